@@ -105,7 +105,7 @@ def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
     tables = [read_frame(table) for table in (here / "case-work" / "before").glob("evaluations/*/scores.parquet")]
     question_counts = {table.loc[table["kind"] != RECORD, "item"].nunique() for table in tables}
     assert {*plan["questions"].values()} == question_counts
-    output = " ".join(medunlearn(*words, "--plan").stdout.split())
+    output = " ".join(medunlearn(*words, "--plan", "--all").stdout.split())
     assert "to do" not in output
     assert "Models that are measured: at most 4" in output
     assert "FLOPs that are left: 0 to 0." in output

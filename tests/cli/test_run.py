@@ -63,7 +63,7 @@ def experiment_run(medunlearn: Medunlearn, bench: Path, tmp_path_factory: pytest
     file, out = folder / "experiment.yaml", folder / "out"
     file.write_text(EXPERIMENT.format(out=out, bench=bench))
     words = ("run", file, *SMALL, "--unlearn.npo.beta=0.3", "--name=Another title")
-    planned = medunlearn(*words, "--plan")
+    planned = medunlearn(*words, "--plan", "--all")
     return ExperimentRun(words, out, planned, out.exists(), medunlearn(*words))
 
 
@@ -117,9 +117,14 @@ def test_a_plan_says_what_is_left_and_does_nothing(experiment_run: ExperimentRun
     rows = [line.split() for line in lines]
     assert ["target", "to", "do"] in [row[:3] for row in rows]
     assert ["evaluate", "graddiff", "to", "do"] in [row[:4] for row in rows]
-    assert "This machine has" in " ".join(experiment_run.planned.stdout.split())
+    # The summary is first.
+    assert lines[0].startswith("Another title. Left: 9 of 10 stages, ")
+    assert "are free" in " ".join(experiment_run.planned.stdout.split())
     assert max(map(len, lines)) <= 80
     assert medunlearn(*experiment_run.words, "--plan", "--quiet").stdout == ""
+    short = medunlearn(*experiment_run.words, "--plan").stdout
+    assert "Stages" not in short
+    assert "--all belongs to --plan" in medunlearn(*experiment_run.words, "--all", code=2).text
     plan_facts = json.loads(medunlearn(*experiment_run.words, "--plan", "--json").stdout)
     assert {stage["name"] for stage in plan_facts["stages"] if stage["state"] != "done"} == {"report"}
     assert plan_facts["left"]["flops"] == 0

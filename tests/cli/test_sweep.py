@@ -48,9 +48,9 @@ def test_the_commands_of_the_page(swept: Any) -> None:
     planned, finished, elsewhere, out = swept
     # By torchrun the same cells are there already.
     assert "9 cells, 9 of them done" in elsewhere.stderr
-    assert "Left: 9 cells." in planned.stdout
-    assert "Seconds of them are not known" in planned.stdout
-    assert re.search(r"search +0 +2", planned.stdout)
+    assert re.search(r"Left: 9 cells, \d[\d.]*[GT] FLOPs", planned.stdout)
+    assert "fits" in planned.stdout
+    assert "Kind" not in planned.stdout
     lines = [line for line in finished.stderr.splitlines() if line.startswith("> ")]
     assert any(re.fullmatch(r"> graddiff random_25: \d+\.\d s", line) for line in lines)
     assert any(
@@ -71,6 +71,7 @@ def test_json_quiet_and_a_plan_of_what_is_done(swept: Any, medunlearn: Medunlear
     assert facts["report"].endswith("report.html")
     assert len(facts["search"]["tried"]) == 2
     assert "Everything is done." in medunlearn(*words, "--plan").stdout
+    assert re.search(r"search +2 +0", medunlearn(*words, "--plan", "--all").stdout)
     assert medunlearn(*words, "--plan", "--quiet").stdout == ""
     result = medunlearn(*words, "--quiet")
     assert (result.stdout, result.stderr) == ("", "")

@@ -101,7 +101,7 @@ def test_a_paper_is_built_and_checked_like_ours(run: Callable[..., Any], here: P
 
 def test_an_experiment_has_its_method_measure_and_page(run: Callable[..., Any], here: Path) -> None:
     (here / "experiment.yaml").write_text(EXPERIMENT.replace("BUILDER", "haiku"))
-    assert "mine" in run("run", "experiment.yaml", "--plan").stdout.lower()
+    assert "mine" in run("run", "experiment.yaml", "--plan", "--all").stdout.lower()
     run("run", "experiment.yaml", "--quiet")
     content = json.loads((here / "runs" / "report" / "report.json").read_text())
     assert content["haiku"] == 3
@@ -130,7 +130,7 @@ def test_default_measures_are_the_papers(run: Callable[..., Any], here: Path) ->
 
 def test_a_sweep_is_planned_run_and_has_the_neutral_page(run: Callable[..., Any], here: Path) -> None:
     (here / "sweep.yaml").write_text(SWEEP.replace("BUILDER", "haiku"))
-    assert "mine" in run("sweep", "sweep.yaml", "--plan").stdout.lower()
+    assert "mine" in run("sweep", "sweep.yaml", "--plan", "--all").stdout.lower()
     run("sweep", "sweep.yaml", "--jobs=1", "--quiet")
     page = (here / "sweep" / "report" / "report.html").read_text()
     content = json.loads((here / "sweep" / "report" / "report.json").read_text())

@@ -11,9 +11,9 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, UnknownNameError
 from medunlearn.results.runs import Run
-from medunlearn.study.cost.capacity import GIB, LIBRARIES, Capacity, advice, shown_bytes
+from medunlearn.study.cost.capacity import GIB, Capacity, advice, shown_bytes
 from medunlearn.study.cost.forecast import Forecast
-from medunlearn.study.cost.formulas import Memory
+from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.experiment import plan, run_experiment
 from medunlearn.study.presets import train_settings
@@ -39,7 +39,7 @@ def test_a_plan_touches_nothing_and_is_what_then_runs(values: Values, hospital: 
     assert list(stages) == ["benchmark", *models, *(f"evaluate {name}" for name in models), "report"]
     table = found.table().set_index("stage")
     assert table.loc["target", "flops"] > table.loc["graddiff", "flops"] > 0
-    parts = [column for column in table if column.startswith("memory/")]
+    parts = [column for column in table if column.startswith("memory/") and column != "memory/retained"]
     assert table.loc["graddiff", parts].sum() == table.loc["graddiff", "memory"]
     with pytest.raises(UnknownNameError, match="random_10"):
         mu.plan({**values, "split": "randm_10"})
@@ -146,11 +146,11 @@ def test_what_is_missing_ends_no_plan(values: Values, monkeypatch: pytest.Monkey
     ("memory", "disk", "parts"),
     [
         (Memory(weights=GIB), 1, []),
-        (Memory(weights=9 * GIB, activations=GIB), 1, ["Stage x will not fit", "11.0 GiB", "--weights bf16"]),
+        (Memory(weights=9 * GIB, activations=GIB), 1, ["Stage x will not fit", "10.4 GiB", "--weights bf16"]),
         (Memory(moments=9 * GIB), 1, ["Stage x will not fit", "Change --trainable lora"]),
         (Memory(gradients=GIB, activations=8 * GIB), 1, ["Change --micro-batch-size 1", "--trainable lora"]),
         (Memory(cache=9 * GIB), 1, ["--evaluate.batch-size"]),
-        (Memory(weights=4 * GIB), 1, ["Stage x may not fit", "Close other programs"]),
+        (Memory(weights=5 * GIB, retained=GIB), 1, ["Stage x may not fit", "Close other programs"]),
         (Memory(), 3 * GIB, ["The disk is too small", "3.0 GiB"]),
     ],
 )
@@ -159,7 +159,6 @@ def test_advice(memory: Memory, disk: int, parts: list[str]) -> None:
     text = " ".join(advice(memory, disk, room, "Stage x"))
     assert all(part in text for part in parts), text
     assert bool(text) == bool(parts)
-    assert LIBRARIES == GIB
 
 
 def test_a_gpu_is_not_charged_for_libraries() -> None:

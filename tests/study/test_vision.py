@@ -28,7 +28,7 @@ from medunlearn.probes.material import rendering_for, sequences
 from medunlearn.results.runs import Run
 from medunlearn.study import alternative_answers
 from medunlearn.study.adopt import adopt
-from medunlearn.study.cost.formulas import seeing
+from medunlearn.study.cost.formulas import image_flops
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.shape import Tower
 from medunlearn.study.export import export
@@ -324,7 +324,7 @@ def test_a_plan_counts_images_as_the_model_takes_them(seen_target: Run, xrays: B
         )
         cost = pricing.training(settings)
         assert cost.memory.weights == pytest.approx(sum(t.nbytes for t in live.model.parameters()), rel=0.05)
-        seen = sum(seeing(tower, tokens) for tokens in pricing.sizes.images.values())
+        seen = sum(image_flops(tower, tokens) for tokens in pricing.sizes.images.values())
         text = Pricing.of(xrays, settings.model_copy(update={"images": "ignore"})).training(settings)
         assert cost.flops > text.flops + 3 * seen > 0
 
@@ -335,4 +335,4 @@ def test_a_plan_of_a_vision_model_that_is_not_here(xrays: Benchmark) -> None:
     assert {*pricing.sizes.images.values()} == {1}  # 32 x 32 pixels
     assert not Pricing.of(xrays, train_settings({"model": "org/name-7B", "images": "ignore"})).sizes.images
     # A weight's product with a patch is two FLOPs.
-    assert seeing(Tower(100, 2, 8, 4, 0, 28), 3) == 2 * 100 * 12 + 4 * 2 * 8 * 12**2
+    assert image_flops(Tower(100, 2, 8, 4, 0, 28), 3) == 2 * 100 * 12 + 4 * 2 * 8 * 12**2

@@ -82,7 +82,7 @@ def foresee(
         InputError: as in `forget`: a patient who is unknown or was forgotten before, notes that cannot be used.
         ModelError: no model, or one that cannot be estimated.
     """
-    request = ForgetRequest.open(model, notes, settings, out, device=device, quiet=True)
+    request = ForgetRequest.open(model, notes, settings, out, planned=True, device=device, quiet=True)
     benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True, few=True)
     return _RequestForecast(request, benchmarks).whole
 

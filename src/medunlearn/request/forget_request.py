@@ -69,8 +69,13 @@ class ForgetRequest:
     say: Say = lambda line: None
 
     @staticmethod
-    def open(model: str | Path, notes: Path, settings: ForgetSettings, out: Path, **how: Any) -> ForgetRequest:
+    def open(
+        model: str | Path, notes: Path, settings: ForgetSettings, out: Path, *, planned: bool = False, **how: Any
+    ) -> ForgetRequest:
         """The request, after refusing what cannot work before a model's weights are read.
+
+        Args:
+            planned: only for a plan, which may be of other settings than a case that is there.
 
         Raises:
             ConfigError: every mistake in settings of `unlearn`.
@@ -83,7 +88,7 @@ class ForgetRequest:
         secret = OwnerSecret.beside(settings.key)
         ledger = read_ledger(Path(model)) if Path(model).is_dir() else RequestLedger()
         request = ForgetRequest(str(model), Path(notes), settings, out, secret, ledger, **how)
-        if is_case(out):
+        if is_case(out) and not planned:
             request._refuse_other_settings()
         request._check_settings()
         return request

@@ -19,7 +19,16 @@ from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.precision import autocast
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.study.cost.formulas import Cost, Load, decoding, forward, image_flops, training
-from medunlearn.study.cost.memory import Memory, saved_bytes, trained_part, transient_bytes
+from medunlearn.study.cost.memory import (
+    ADAPTERS,
+    KERNELS,
+    LIBRARIES,
+    RETAINED,
+    Memory,
+    saved_bytes,
+    trained_part,
+    transient_bytes,
+)
 from medunlearn.study.cost.shape import Shape, shape_of, tiny_shape
 from medunlearn.training.trainable import choose_trainable, gradient_checkpointing
 
@@ -186,6 +195,17 @@ def test_gradients_and_activations_share_their_peak_in_a_single_pass() -> None:
     # At the end all gradients are there, and the tied embedding's second one.
     short = training(tiny_shape(64, 2, 512), Load.of([1]), Load.of([1])).memory
     assert short.activations == 4 * 512 * 64
+
+
+def test_a_process_has_libraries_and_what_its_allocator_retains() -> None:
+    memory = _memory()
+    shape = tiny_shape(64, 2, 512)
+    saved = saved_bytes(shape, _load(), trained_part(shape, "all"), "fp32", "fp32", checkpointing=False)
+    assert memory.process == LIBRARIES + memory.total + memory.retained
+    assert memory.retained == RETAINED[4, False] * saved
+    assert memory.total == sum((memory.weights, memory.gradients, memory.moments, memory.activations))
+    assert _memory(trainable="lora").process > LIBRARIES + ADAPTERS
+    assert _memory(precision="bf16").retained > KERNELS
 
 
 def test_processes_divide_the_layers() -> None:

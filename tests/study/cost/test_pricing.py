@@ -11,10 +11,12 @@ import pytest
 
 from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError
 from medunlearn.methods import make_method
 from medunlearn.study.cost.formulas import Cost, forward
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.cost.run_forecast import forecast_training
 
 HERE = Path(__file__).parents[3]
 SMALL = {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "pretrain_epochs": 0, "precision": "fp32"}
@@ -120,6 +122,17 @@ def test_evaluations_of_epochs_are_priced(pricing: Pricing) -> None:
     once = pricing.evaluating(check(EvaluateSettings, {**evaluate, "split": "random_10"}))
     assert watched.flops == pytest.approx(plain.flops + 4 * once.flops)  # before, and after each of three epochs
     assert watched.steps == plain.steps
+
+
+def test_layers_that_the_model_has_not_are_refused(hospital: Benchmark, trained: TrainSettings) -> None:
+    for wrong in ("layers:0-99999999999", "layers:2", "through:7", "pattern:zz"):
+        with pytest.raises(ConfigError, match="trainable="):
+            forecast_training(hospital, trained.model_copy(update={"trainable": wrong}), None, "cpu")
+    deep = Pricing.of(hospital, trained)
+    all_layers, too_many = (
+        deep.training(trained.model_copy(update={"trainable": f"layers:0-{last}"})) for last in (1, 99999999999)
+    )
+    assert too_many == all_layers
 
 
 def test_costs_add_up() -> None:

@@ -91,12 +91,12 @@ def test_a_hub_id_gets_a_stand_in_of_its_size_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
-    [("[]", "no object"), ("{}", "num_hidden_layers"), ('{"n_layer": "x", "n_embd": 1, "n_head": 1}', "'x'")],
+    "config",
+    ["[]", "{}", '{"n_layer": "x", "n_embd": 1, "n_head": 1}', '{"n_layer": 1, "n_embd": 8, "n_head": 0}'],
 )
-def test_a_broken_folder_is_refused(config: str, message: str, tmp_path: Path) -> None:
+def test_a_broken_folder_is_refused(config: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config)
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError, match="no decoder's"):
         shape_of(tmp_path)
 
 

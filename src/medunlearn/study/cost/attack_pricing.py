@@ -13,7 +13,7 @@ from medunlearn.attacks.recovery.measuring import StateMeasurer
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
 from medunlearn.config import AttackSettings, EvaluateSettings, What
 from medunlearn.data.records import Question, Record
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, first_line
 from medunlearn.study.cost.formulas import Cost, training
 from medunlearn.study.cost.model_pricing import ModelPricing
 from medunlearn.study.cost.shape import shape_of
@@ -36,6 +36,10 @@ def attack_prices(pricing: ModelPricing, settings: AttackSettings) -> Mapping[st
             prices[name] = AttackPrice(sum(job.cost(sizes), Cost()))
         except InputError as error:
             prices[name] = AttackPrice(note=f"{name} is not counted: {error}")
+        except Exception as error:
+            # A plug-in may read values of weights, which a plan has not.
+            reason = f"{type(error).__name__}: {first_line(error, 80)}"
+            prices[name] = AttackPrice(note=f"{name} is not counted: {reason}")
     return prices
 
 

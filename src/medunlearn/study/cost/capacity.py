@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,11 @@ from typing import Literal
 import psutil
 
 from medunlearn.models.pretrained import pick_device
-from medunlearn.study.cost.formulas import Memory
+from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.cost.memory import Memory
+from medunlearn.study.cost.throughput import this_device
 
 GIB = 2**30
-# Measured: on a CPU the C library keeps up to so many times what tensors hold.
-ALLOCATOR = 1.8
-LIBRARIES = GIB
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 """Of NVIDIA, of AMD, and of either below Windows."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -32,6 +31,18 @@ class Capacity:
     total: int
     available: int
     disk: int
+
+    def fit(self, memory: float, warnings: Collection[str]) -> str:
+        """Memory beside what is free, in words."""
+        fits = "too much" if warnings else "fits"
+        free = f"{shown_bytes(self.available)} of {shown_bytes(self.total)} are free"
+        return f"{shown_bytes(memory)} of {self.kind} at once ({fits}: {free})"
+
+    def hours(self, cost: Cost) -> float | None:
+        """Hours of a cost on this machine; None if it was not timed yet."""
+        kind = "cuda" if self.kind == "GPU memory" else "cpu"
+        device = this_device(kind, "bf16") or this_device(kind, "fp32")
+        return None if device is None else device.hours(cost)
 
 
 def shown_bytes(size: float) -> str:
@@ -84,18 +95,19 @@ def advice(memory: Memory, disk: float, capacity: Capacity, stage: str = "The ru
     """Exceeded resources (``memory`` is that of the largest stage), with the settings to change."""
     if memory.total:
         on_gpu = capacity.kind == "GPU memory"
-        libraries = 0 if on_gpu else LIBRARIES
-        estimate, total = memory.total + libraries, f"{shown_bytes(capacity.total)} of {capacity.kind}"
-        if estimate > capacity.total:
+        needed, total = (
+            memory.total if on_gpu else memory.process,
+            f"{shown_bytes(capacity.total)} of {capacity.kind}",
+        )
+        if needed > capacity.total:
             yield (
-                f"{stage} will not fit: it takes about {shown_bytes(estimate)}, and there are {total}. "
+                f"{stage} will not fit: it takes about {shown_bytes(needed)}, and there are {total}. "
                 f"Change {_savings(memory, on_gpu)}."
             )
-        elif memory.total * (1.0 if on_gpu else ALLOCATOR) + libraries > capacity.available:
+        elif needed > capacity.available:
             yield (
-                f"{stage} may not fit: it takes about {shown_bytes(estimate)} and some more for what the allocator "
-                f"keeps, and {shown_bytes(capacity.available)} of {total} are free. Close other programs, or "
-                f"change {_savings(memory, on_gpu)}."
+                f"{stage} may not fit: it takes about {shown_bytes(needed)}, and {shown_bytes(capacity.available)} "
+                f"of {total} are free. Close other programs, or change {_savings(memory, on_gpu)}."
             )
     if disk > capacity.disk:
         free = shown_bytes(capacity.disk)

@@ -12,7 +12,6 @@ import pandas as pd
 from medunlearn.results.runs import is_complete
 from medunlearn.study.cost.capacity import Capacity, advice, shown_bytes, shown_number
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.throughput import throughput
 from medunlearn.training.processes import join
 
 
@@ -79,9 +78,8 @@ class Forecast:
 
     @property
     def hours(self) -> float | None:
-        """Hours of one process; None if the device was not measured yet."""
-        speed = throughput("cuda" if self.capacity.kind == "GPU memory" else "cpu")
-        return speed.seconds(self.total) / 3600 if speed.measured else None
+        """Hours of one process; None if this device was not timed yet."""
+        return self.capacity.hours(self.total)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -120,14 +118,11 @@ class Forecast:
         if done == len(self.stages):
             return "Everything is done."
         hours = "" if self.hours is None else f", about {self.hours:.2g} hours"
-        memory, room = self.total.memory, self.capacity
-        fits = "" if not memory.total else f", {shown_bytes(memory.total)} of {room.kind} ({self._fits()})"
+        memory = self.total.memory.total
+        fits = f", {self.capacity.fit(memory, self.warnings)}" if memory else ""
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
         flops, disk = shown_number(self.total.flops), shown_bytes(self.disk)
         return f"Left: {stages}, {flops} FLOPs{hours}{fits}, {disk} on the disk."
-
-    def _fits(self) -> str:
-        return "more than this machine has free" if self.warnings else "fits"
 
     def lines(self) -> Iterator[str]:
         """The memory of the largest stage in one line, and warnings."""

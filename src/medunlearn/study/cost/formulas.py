@@ -18,6 +18,7 @@ from medunlearn.study.cost.memory import (
     cache_bytes,
     optimizer_bytes,
     per_rank,
+    retained_bytes,
     saved_bytes,
     trained_part,
     transient_bytes,
@@ -25,6 +26,7 @@ from medunlearn.study.cost.memory import (
 from medunlearn.study.cost.shape import Shape, Tower
 
 _SUMMED = ("sequences", "tokens", "pairs", "read")
+_COUNTED = ("flops", "disk", "tokens", "generated", "steps")
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,12 @@ class Cost:
     steps: float = 0
 
     def __add__(self, other: Cost) -> Cost:
-        names = ("flops", "disk", "tokens", "generated", "steps")
-        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTED}
         return Cost(memory=max(self.memory, other.memory, key=lambda memory: memory.total), **sums)
 
     def times(self, number: float) -> Cost:
         """The cost of so many such stages, one after the other."""
-        names = ("flops", "disk", "tokens", "generated", "steps")
-        return replace(self, **{name: getattr(self, name) * number for name in names})
+        return replace(self, **{name: getattr(self, name) * number for name in _COUNTED})
 
 
 def forward(shape: Shape, load: Load, batch: Load, *, weights: Precision = "fp32") -> Cost:
@@ -108,8 +108,10 @@ def forward(shape: Shape, load: Load, batch: Load, *, weights: Precision = "fp32
         batch: the largest batch, :meth:`Load.batch`.
     """
     flops = _products(shape, load, shape.layers) + _scores(shape, load, shape.layers) + _head(shape, load)
-    transient = transient_bytes(shape, batch, BYTES[weights])
-    return Cost(flops, Memory(shape.parameters * BYTES[weights], activations=transient), tokens=load.tokens)
+    size = BYTES[weights]
+    transient = transient_bytes(shape, batch, size)
+    memory = Memory(shape.parameters * size, activations=transient, retained=retained_bytes(transient, size))
+    return Cost(flops, memory, tokens=load.tokens)
 
 
 def training(
@@ -151,7 +153,7 @@ def training(
         flops += forward(shape, reference_load, reference_load).flops
     size = 4 if part.rank else BYTES[weights]
     trained, head = part.parameters * size, shape.embedding * size if part.head else 0
-    activations = saved_bytes(shape, batch, part, weights, precision, checkpointing=checkpointing)
+    activations = saved = saved_bytes(shape, batch, part, weights, precision, checkpointing=checkpointing)
     if passes == 1:
         # Gradients take the place of activations, layer by layer; that of a tied embedding is there twice.
         activations = max(activations - trained * terms, head)
@@ -161,6 +163,7 @@ def training(
         moments=0 if offload else optimizer_bytes(part.parameters, size, optimizer),
         reference={"none": 0, "cached": head, "pass": 0 if part.rank else trained}[reference],
         activations=activations,
+        retained=retained_bytes(saved, min(BYTES[weights], BYTES[precision]), adapters=part.rank > 0),
     )
     if sharded:
         memory = per_rank(memory, shape, processes, BYTES["bf16" if precision == "bf16" else weights])

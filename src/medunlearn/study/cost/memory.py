@@ -20,17 +20,20 @@ PIECE = 3 * (1 << 22) * 4
 """Bytes of logits and their derivatives that the head makes at a time (:mod:`medunlearn.models.head`)."""
 ACTIVATIONS = {"relu": 1, "gelu_new": 5, "gelu_fast": 5}
 """Tensors of the MLP's width that an activation function without a gate saves; 2 for all others."""
-LIBRARIES = 480 * 2**20
-ALLOCATOR = 1.8
-"""Measured (benchmarks_perf/cost_formulas.py) on Linux: Python, torch and transformers, and how many times the
-tensors of passes the C library keeps after some steps, since it cannot reuse the gaps of other lengths."""
+LIBRARIES, ADAPTERS, KERNELS = 442 * 2**20, 55 * 2**20, 75 * 2**20
+"""Bytes of Python, torch and transformers; of PEFT; of bf16 products compiled for a CPU."""
+RETAINED = {(4, False): 1.1, (4, True): 2.0, (2, False): 1.5, (2, True): 1.5}
+"""Bytes of the products' type, with adapters or not -> bytes that the C library retains per saved byte after some
+steps, since batches of other lengths do not fit into the gaps. Measured like the libraries, on Linux
+(benchmarks_perf/cost_formulas.py); a small model's vary by a third."""
 
 
 @dataclass(frozen=True)
 class Memory:
     """Peak bytes of tensors on a device, by part, per process.
 
-    Activations include all tensors of a pass; the cache is that of keys and values of answers decoded together.
+    Activations include all tensors of a pass; the cache is that of keys and values of answers decoded together. A
+    CPU's allocator also retains freed memory, where further libraries are counted too.
     """
 
     weights: float = 0
@@ -39,20 +42,17 @@ class Memory:
     reference: float = 0
     activations: float = 0
     cache: float = 0
+    retained: float = 0
 
     @property
     def total(self) -> float:
-        return self.resting + self.activations
-
-    @property
-    def resting(self) -> float:
-        """Bytes between two passes."""
-        return self.weights + self.gradients + self.moments + self.reference + self.cache
+        """Bytes of all tensors."""
+        return self.weights + self.gradients + self.moments + self.reference + self.activations + self.cache
 
     @property
     def process(self) -> float:
-        """Resident bytes of a process on a CPU, with libraries and what the C library's allocator keeps."""
-        return LIBRARIES + self.resting + ALLOCATOR * self.activations
+        """Resident bytes of a process on a CPU."""
+        return LIBRARIES + self.total + self.retained
 
 
 class TrainedPart(NamedTuple):
@@ -74,8 +74,9 @@ def trained_part(shape: Shape, trainable: str) -> TrainedPart:
         return TrainedPart(shape.layers * rank * adapter_width(shape), 0, 0, rank=rank)
     if form == "layers":
         ends = [[int(end) for end in part.split("-")] for part in value.split(",")]
-        layers = {layer for part in ends for layer in range(part[0], part[-1] + 1)}
-        return TrainedPart(len(layers) * shape.layer_parameters, min(layers), len(layers))
+        # The run refuses layers that the model has not; nobody counts to a billion here.
+        layers = {layer for part in ends for layer in range(part[0], min(part[-1], shape.layers - 1) + 1)}
+        return TrainedPart(len(layers) * shape.layer_parameters, min(layers, default=0), len(layers))
     if form == "through":
         layers_below = int(number) + 1
         return TrainedPart(layers_below * shape.layer_parameters + shape.embedding, 0, layers_below, shape.tied)
@@ -118,6 +119,16 @@ def saved_bytes(
     # The last MLP runs where logits are read.
     unread = _mlp_tensors(shape) * shape.ffn * size * max(batch.tokens - batch.read, 0)
     return saved + top * layer - unread
+
+
+def retained_bytes(saved: float, size: int, *, adapters: bool = False) -> float:
+    """Bytes beside tensors and the usual libraries on a CPU.
+
+    Args:
+        saved: bytes of a pass.
+        size: bytes of the products' type.
+    """
+    return RETAINED[size, adapters] * saved + ADAPTERS * adapters + KERNELS * (size == 2)
 
 
 def _layer_bytes(shape: Shape, batch: Load, part: TrainedPart, size: int) -> float:

@@ -24,17 +24,8 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.probes.material import rendering_for, training_data
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.score import metric_names
-from medunlearn.study.cost.formulas import (
-    BYTES,
-    Cost,
-    Load,
-    Precision,
-    decoding,
-    forward,
-    seeing,
-    trained_part,
-    training,
-)
+from medunlearn.study.cost.formulas import Cost, Load, decoding, forward, image_flops, training
+from medunlearn.study.cost.memory import BYTES, Precision, trained_part
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.rank_sizes import RankLengths, rank_lengths
 from medunlearn.study.cost.shape import Shape
@@ -71,7 +62,10 @@ class ModelPricing:
 
     def training(self, settings: TrainSettings) -> Cost:
         """Price of a new `train` run."""
-        return self._with_evaluations(sum(self.phases(settings).values(), Cost()), settings, None)
+        phases = self.phases(settings).values()
+        # Both phases write one model.
+        cost = replace(sum(phases, Cost()), disk=max((phase.disk for phase in phases), default=0))
+        return self._with_evaluations(cost, settings, None)
 
     def phases(self, settings: TrainSettings) -> dict[str, Cost]:
         """Price of each phase of a training, without the evaluations of its epochs."""
@@ -93,7 +87,7 @@ class ModelPricing:
             if settings.without is not None and settings.retrained_length == "steps":
                 whole = _steps(self._items(rendering, what, None), settings, row) * epochs
                 steps, passes = whole, passes * whole / max(1, steps)
-            load = lengths.load(settings.batch_size)
+            load = lengths.load(*_cut(settings))
             batch = _micro_batch(lengths, settings) if row is None else _rows(row, settings.micro_batch_size)
             costs[phase] = self._trained(settings, settings.trainable, load.times(passes), batch, steps)
         return costs
@@ -114,7 +108,7 @@ class ModelPricing:
         if isinstance(method, AlternativesMethod):
             sides["alternatives"] = forget
         sides["retain"] = sides["retain"].drawn(draws, "retain", settings.seed)
-        loads: dict[str, Load] = {view: sides[view].load(settings.batch_size) for view in outputs.views}
+        loads: dict[str, Load] = {view: sides[view].load(*_cut(settings)) for view in outputs.views}
         if not outputs.reads:
             loads = {view: replace(load, read=0.0) for view, load in loads.items()}
         load = sum((own.times(draws / max(1.0, own.sequences)) for own in loads.values()), Load())
@@ -126,7 +120,7 @@ class ModelPricing:
         depth = None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1
         cost = self._trained(settings, trainable, load, batch, steps, terms=terms, depth=depth, **reference)
         seen = sum(
-            draws / max(1, len(own)) * own.load(settings.batch_size).tokens for own in sides.values() if len(own)
+            draws / max(1, len(own)) * own.load(*_cut(settings)).tokens for own in sides.values() if len(own)
         )
         cost = replace(cost, tokens=seen * self.growth)
         if isinstance(method, SteppingMethod):
@@ -222,7 +216,7 @@ class ModelPricing:
             # Layers above the one whose output a loss reads are not run.
             cost = replace(cost, flops=training(replace(self.shape, layers=depth), load, batch, **how).flops)
         epochs = settings.epochs if _trains_tower(trainable) else 0
-        return self._with_images(cost.times(self.growth), epochs)
+        return self._with_images(replace(cost.times(self.growth), disk=cost.disk), epochs)
 
     def _reference(
         self,
@@ -280,7 +274,7 @@ class ModelPricing:
         tower = self.shape.tower
         if tower is None or not self.sizes.images:
             return cost
-        flops = sum(seeing(tower, tokens) for tokens in self.sizes.images.values())
+        flops = sum(image_flops(tower, tokens) for tokens in self.sizes.images.values())
         return replace(cost, flops=cost.flops + flops * (3 * trained_epochs or 1))
 
     def _rendering(self, settings: UnlearnSettings | EvaluateSettings) -> Rendering:
@@ -291,6 +285,11 @@ class ModelPricing:
             own |= {"max_length": None}
         given = {name: value for name, value in own.items() if value is not None or name == "max_length"}
         return replace(self.rendering, **given)
+
+
+def _cut(settings: LoopFields) -> tuple[int, int]:
+    """Sequences of a step, and of the batches that it is cut in."""
+    return settings.batch_size, min(settings.micro_batch_size, settings.batch_size)
 
 
 def _rows(row: int, count: int) -> Load:
@@ -306,10 +305,10 @@ def _steps(lengths: Lengths, settings: LoopFields, row: int | None) -> int:
 
 def _micro_batch(lengths: Lengths, settings: LoopFields, *, read: bool = True) -> Load:
     """The largest micro-batch of a side."""
-    size = min(settings.micro_batch_size, settings.batch_size)
+    step, size = _cut(settings)
     if settings.micro_batch_tokens is not None:
         size = min(size, max(1, int(settings.micro_batch_tokens // lengths.whole.max(initial=1.0))))
-    load = lengths.largest(settings.batch_size, size)
+    load = lengths.largest(step, size)
     return load if read else replace(load, read=0.0)
 
 

@@ -20,8 +20,9 @@ from medunlearn.models.tiny import common_words
 from medunlearn.probes.material import rendering_for
 from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
-from medunlearn.study.cost.formulas import Cost, Precision
+from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.light_tokenizer import LETTERS_A_TOKEN, TOKENIZER, LightTokenizer
+from medunlearn.study.cost.memory import Precision
 from medunlearn.study.cost.model_pricing import ModelPricing
 from medunlearn.study.cost.shape import Shape, Tower, shape_of, tiny_shape
 from medunlearn.study.cost.sizes import TokenSizes

@@ -21,6 +21,7 @@ from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.stage_states import evaluation_stage, training_stage, unlearning_stage
 from medunlearn.study.epochs.epoch_settings import check_watched
 from medunlearn.study.experiment import Experiment, benchmark_folder, run_folder
+from medunlearn.study.part_check import check_training, check_unlearning, outline_of, trained_outline
 from medunlearn.training.processes import join
 
 SHARDED_PLAN = (
@@ -129,7 +130,8 @@ def _attacks_and_utility(
 
 
 def forecast_training(benchmark: Benchmark, settings: TrainSettings, out: Path | None, device: str) -> Forecast:
-    """Price of a `train` run."""
+    """Price of a `train` run. Raises ConfigError: the model lacks the parameters to train."""
+    check_training(settings, trained_outline(settings))
     pricing = Pricing.of(benchmark, settings, on_gpu=is_gpu(device), processes=join().world)
     return _single(pricing, training_stage("train", pricing, settings, out), out, device)
 
@@ -137,7 +139,8 @@ def forecast_training(benchmark: Benchmark, settings: TrainSettings, out: Path |
 def forecast_unlearning(
     target: Run, benchmark: Benchmark, settings: UnlearnSettings, out: Path | None, device: str
 ) -> Forecast:
-    """Price of an `unlearn` run."""
+    """Price of an `unlearn` run. Raises ConfigError: the model lacks the layers or parameters to train."""
+    check_unlearning(settings, outline_of(str(target.model)))
     pricing = Pricing.of_run(target, benchmark, on_gpu=is_gpu(device), processes=join().world)
     return _single(pricing, unlearning_stage(settings.method, pricing, settings, out), out, device)
 

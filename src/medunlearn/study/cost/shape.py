@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medunlearn.data.storage import read_json
-from medunlearn.errors import ModelError
+from medunlearn.errors import InputError, ModelError
 from medunlearn.models.folders import adapter_base, chain, is_adapter
 
 DEFAULT_BILLIONS = 8.0
@@ -30,12 +30,12 @@ STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
     70.0: (80, 8192, 28672, 64, 8),
 }
 """Billions of parameters -> layers, hidden, ffn, heads, kv_heads of common decoders of that size."""
-_FIELDS = {
-    "layers": (32, ("num_hidden_layers", "n_layer")),
-    "hidden": (4096, ("hidden_size", "n_embd")),
-    "heads": (32, ("num_attention_heads", "n_head")),
-    "vocabulary": (32000, ("vocab_size",)),
-}
+_FIELDS = (
+    (32, ("num_hidden_layers", "n_layer")),
+    (4096, ("hidden_size", "n_embd")),
+    (32, ("num_attention_heads", "n_head")),
+    (32000, ("vocab_size",)),
+)
 """Names in ``config.json``, after LLaMA's value, which a vision-language model's text part may leave out."""
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
 _TOWER = re.compile(r"vision|visual|multi_modal_projector|connector|image_newline|merger")
@@ -43,7 +43,7 @@ _HEAD = re.compile(r"(^|\.)(lm_head|embed_out)\.")
 _BUFFER = re.compile(r"inv_freq$|masked_bias$|(attn|attention)\.bias$")
 
 
-class _Family(NamedTuple):
+class _FamilyShape(NamedTuple):
     """Differences of a model family from LLaMA.
 
     ``norms`` are those of a layer, each with a bias if ``biases``; ``positions`` rows are added to a learned
@@ -63,18 +63,18 @@ class _Family(NamedTuple):
 
 
 _FAMILIES = {
-    "gemma": _Family(tied=True, activation="gelu_pytorch_tanh"),
-    "gemma2": _Family(tied=True, norms=4, activation="gelu_pytorch_tanh"),
-    "gemma3_text": _Family(tied=True, norms=4, head_norms=True, activation="gelu_pytorch_tanh"),
-    "gpt2": _Family(gated=False, biases=True, fused=True, tied=True, positions=0, activation="gelu_new"),
-    "gpt_neox": _Family(gated=False, biases=True, fused=True, activation="gelu"),
-    "opt": _Family(gated=False, biases=True, tied=True, positions=2, activation="relu"),
-    "phi": _Family(gated=False, biases=True, norms=1, head_bias=True, activation="gelu_new"),
-    "qwen2": _Family(qkv_bias=True),
-    "qwen2_vl_text": _Family(qkv_bias=True),
-    "qwen2_5_vl_text": _Family(qkv_bias=True),
-    "qwen3": _Family(head_norms=True),
-    "smollm3": _Family(tied=True),
+    "gemma": _FamilyShape(tied=True, activation="gelu_pytorch_tanh"),
+    "gemma2": _FamilyShape(tied=True, norms=4, activation="gelu_pytorch_tanh"),
+    "gemma3_text": _FamilyShape(tied=True, norms=4, head_norms=True, activation="gelu_pytorch_tanh"),
+    "gpt2": _FamilyShape(gated=False, biases=True, fused=True, tied=True, positions=0, activation="gelu_new"),
+    "gpt_neox": _FamilyShape(gated=False, biases=True, fused=True, activation="gelu"),
+    "opt": _FamilyShape(gated=False, biases=True, tied=True, positions=2, activation="relu"),
+    "phi": _FamilyShape(gated=False, biases=True, norms=1, head_bias=True, activation="gelu_new"),
+    "qwen2": _FamilyShape(qkv_bias=True),
+    "qwen2_vl_text": _FamilyShape(qkv_bias=True),
+    "qwen2_5_vl_text": _FamilyShape(qkv_bias=True),
+    "qwen3": _FamilyShape(head_norms=True),
+    "smollm3": _FamilyShape(tied=True),
 }
 
 
@@ -187,13 +187,18 @@ def shape_of(source: str | Path | Mapping[str, Any]) -> Shape:
     root = folder if is_adapter(folder) else Path(chain(folder, check=False)[0])
     if is_adapter(root):
         return shape_of(adapter_base(root))
-    config = read_json(root / "config.json")
-    if not isinstance(config, Mapping):
-        raise ModelError(f"Model {source} cannot be read: its config.json is no object. Copy the folder again.")
-    shape = _shape(config)
-    if config.get("quantization_config") or not (sizes := _stored(root)):
-        return shape
-    return _counted(shape, sizes)
+    try:
+        config = read_json(root / "config.json")
+    except InputError as error:
+        raise ModelError(f"Model {source} cannot be read: {error}") from error
+    try:
+        shape = _shape(config)
+    except (TypeError, ValueError, AttributeError, KeyError, ZeroDivisionError) as error:
+        raise ModelError(
+            f"{root / 'config.json'} is no decoder's ({error}). Give a causal language model."
+        ) from error
+    stored = {} if config.get("quantization_config") else _stored(root)
+    return _counted(shape, stored) if stored else shape
 
 
 def stand_in(source: str) -> Shape:
@@ -228,10 +233,14 @@ def tiny_shape(width: int, layers: int, vocabulary: int, *, pixels: int = 0, pat
 
 def _shape(config: Mapping[str, Any]) -> Shape:
     text: Mapping[str, Any] = config.get("text_config") or config
-    family = _FAMILIES.get(str(text.get("model_type")), _Family())
+    family = _FAMILIES.get(str(text.get("model_type")), _FamilyShape())
     nested = text is not config
-    sizes = {name: _size(text, names, usual if nested else None) for name, (usual, names) in _FIELDS.items()}
-    hidden, heads = sizes["hidden"], sizes["heads"]
+    layers, hidden, heads, vocabulary = (
+        next((int(text[name]) for name in names if text.get(name)), usual if nested else 0)
+        for usual, names in _FIELDS
+    )
+    if not (layers and hidden and heads and vocabulary):
+        raise ValueError(f"layers, width, heads, vocabulary: {layers}, {hidden}, {heads}, {vocabulary}")
     ffn = text.get("intermediate_size") or text.get("ffn_dim") or text.get("n_inner")
     ffn = int(ffn or (11008 if nested else 4 * hidden))
     kv_heads = int(text.get("num_key_value_heads") or heads)
@@ -239,22 +248,15 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     bias = bool(family.biases or text.get("attention_bias"))
     norm = hidden * (2 if family.biases else 1)
     vectors = family.norms * norm + 2 * head_dim * family.head_norms
-    vectors += (heads + 2 * kv_heads) * head_dim * (bias or family.qkv_bias) + hidden * (
-        bias and not family.qkv_bias
-    )
+    vectors += (heads + 2 * kv_heads) * head_dim * (bias or family.qkv_bias)
+    vectors += hidden * (bias and not family.qkv_bias)
     if family.biases or text.get("mlp_bias"):
         vectors += hidden + ffn * (2 if family.gated else 1)
     rows = int(text.get("n_positions") or text.get("max_position_embeddings") or 0) + (family.positions or 0)
     experts = int(text.get("num_local_experts") or text.get("num_experts") or 1)
     usual = 0.1 if family.positions is not None else 0.0
     return Shape(
-        layers=sizes["layers"],
-        hidden=hidden,
-        heads=heads,
-        vocabulary=sizes["vocabulary"],
-        ffn=ffn,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
+        *(layers, hidden, ffn, heads, kv_heads, head_dim, vocabulary),
         tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
         gated=family.gated,
         activation=next((str(text[name]) for name in _ACTIVATIONS if text.get(name)), family.activation),
@@ -263,20 +265,11 @@ def _shape(config: Mapping[str, Any]) -> Shape:
         dropout=bool(text.get("resid_pdrop", text.get("dropout", text.get("hidden_dropout", usual)))),
         attention_dropout=bool(text.get("attn_pdrop", text.get("attention_dropout", usual * family.fused))),
         layer_vectors=vectors,
-        outside=norm + (family.positions is not None) * hidden * rows + sizes["vocabulary"] * family.head_bias,
+        outside=norm + (family.positions is not None) * hidden * rows + vocabulary * family.head_bias,
         experts=experts,
         experts_used=int(text.get("num_experts_per_tok") or 1) if experts > 1 else 1,
         tower=_tower(config, hidden) if config.get("vision_config") else None,
     )
-
-
-def _size(text: Mapping[str, Any], names: tuple[str, ...], usual: int | None) -> int:
-    value = next((text[name] for name in names if text.get(name)), usual)
-    if not isinstance(value, int) or value < 1:
-        raise ModelError(
-            f"config.json has {names[0]} {value!r}, which is no decoder's. Give a causal language model's folder."
-        )
-    return value
 
 
 def _tower(config: Mapping[str, Any], text_hidden: int) -> Tower:
@@ -291,9 +284,8 @@ def _tower(config: Mapping[str, Any], text_hidden: int) -> Tower:
     layer = 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + 5 * hidden
     embedded = hidden * (3 * patch**2 + 1 + squares + 1) + 4 * hidden
     projector = (hidden + 1) * text_hidden + (text_hidden + 1) * text_hidden
-    return Tower(
-        layers * layer + embedded + projector, layers, hidden, merged**2, squares // merged**2, patch * merged
-    )
+    parameters = layers * layer + embedded + projector
+    return Tower(parameters, layers, hidden, merged**2, squares // merged**2, patch * merged)
 
 
 def _stored(folder: Path) -> dict[str, tuple[int, ...]]:

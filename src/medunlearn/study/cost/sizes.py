@@ -67,16 +67,17 @@ class Lengths:
         """Some of the sequences, by truth or place."""
         return Lengths(*(getattr(self, field.name)[which] for field in fields(self)))
 
-    def load(self, at_once: int) -> Load:
-        """One pass over all sequences, ``at_once`` adjacent ones at a time, which run shared text once.
+    def load(self, step: int, size: int | None = None) -> Load:
+        """One pass over all sequences in steps of adjacent ones, or in batches of ``size`` that a step is cut in.
 
-        Families are adjacent, and a batch begins anywhere in one.
+        Each batch runs the shared text of its families once. A step begins anywhere in a family, and is cut between
+        families where ``size`` permits.
         """
         if not len(self):
             return Load()
         _, place, sizes = np.unique(self.family, return_inverse=True, return_counts=True)
-        size, own = sizes[place].astype(float), self.whole - self.shared
-        runs = np.minimum(size, np.maximum(1 + (size - 1) / at_once, size / at_once)) / size
+        family, own = sizes[place].astype(float), self.whole - self.shared
+        runs = np.minimum(family, np.maximum(1 + (family - 1) / step, family / (size or step))) / family
         longest = int(self.whole.argmax())
         return Load(
             sequences=len(self),
@@ -85,7 +86,7 @@ class Lengths:
             read=float(self.scored.sum()),
             longest=float(self.whole[longest]),
             shared=float(self.shared[longest]),
-            family=float(size[longest]) if self.shared[longest] else 1.0,
+            family=float(family[longest]) if self.shared[longest] else 1.0,
         )
 
     def largest(self, step: int, size: int) -> Load:
@@ -120,20 +121,20 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class _Rate:
+class _TokenRate:
     """Tokens per character of one sort of text, and the tokens of those that were counted."""
 
     rate: float
     counted: Mapping[str, int]
 
     @staticmethod
-    def of(texts: Sequence[str], tokenizer: LightTokenizer) -> _Rate:
+    def of(texts: Sequence[str], tokenizer: LightTokenizer) -> _TokenRate:
         places = generator("tokenized sample", len(texts)).permutation(len(texts))[:SAMPLE].tolist()
         sample = [texts[place] for place in places]
         longest = nlargest(LONGEST, {*texts} - {*sample}, key=lambda text: (len(text), text))
         counts = dict(zip([*sample, *longest], tokenizer.count([*sample, *longest]), strict=True))
         letters = sum(map(len, sample))
-        return _Rate(sum(counts[text] for text in sample) / letters if letters else 0.0, counts)
+        return _TokenRate(sum(counts[text] for text in sample) / letters if letters else 0.0, counts)
 
     def tokens(self, texts: Sequence[str]) -> Array:
         return np.array([self.counted.get(text, self.rate * len(text)) for text in texts], dtype=float)
@@ -160,16 +161,16 @@ class TokenSizes:
         return {record.record_id: place for place, record in enumerate(self.benchmark.records)}
 
     @cached_property
-    def _notes(self) -> _Rate:
-        return _Rate.of([record.text for record in self.benchmark.records], self.tokenizer)
+    def _notes(self) -> _TokenRate:
+        return _TokenRate.of([record.text for record in self.benchmark.records], self.tokenizer)
 
     @cached_property
-    def _questions(self) -> _Rate:
-        return _Rate.of([question.question for question in self.benchmark.questions], self.tokenizer)
+    def _questions(self) -> _TokenRate:
+        return _TokenRate.of([question.question for question in self.benchmark.questions], self.tokenizer)
 
     @cached_property
-    def _answers(self) -> _Rate:
-        return _Rate.of([f" {question.answer}" for question in self.benchmark.questions], self.tokenizer)
+    def _answers(self) -> _TokenRate:
+        return _TokenRate.of([f" {question.answer}" for question in self.benchmark.questions], self.tokenizer)
 
     def notes(self, records: Iterable[Record]) -> Array:
         """Tokens of the records' texts."""

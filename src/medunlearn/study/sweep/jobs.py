@@ -6,23 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medunlearn.attacks import attack_class, expand
-from medunlearn.attacks.attack_run import attack_each, attack_folder, attack_is_done
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import MedunlearnError
 from medunlearn.methods import is_edit
 from medunlearn.models.folders import model_identity
-from medunlearn.probes.evaluate import evaluate_together, evaluation_folder
-from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.runs import Run, is_complete
 from medunlearn.study.experiment import run_folder
 from medunlearn.study.slots.slot import Slot
-from medunlearn.study.train import train
-from medunlearn.study.unlearn import unlearn
 from medunlearn.training.processes import join
+
+if TYPE_CHECKING:
+    from medunlearn.probes.shared_work import SharedWork
 
 
 class JobOutput(NamedTuple):
@@ -80,9 +78,13 @@ class Job:
         if self.measure is not None:
             run, measure = Run.open(folder), self.measure
             if isinstance(measure, EvaluateSettings):
+                from medunlearn.probes.evaluate import evaluation_folder
+
                 evaluation = evaluation_folder(run, benchmark, measure)
                 is_done = is_complete(evaluation)
             else:
+                from medunlearn.attacks.attack_run import attack_folder, attack_is_done
+
                 evaluation = attack_folder(run, benchmark, measure)
                 is_done = attack_is_done(evaluation)
             if not is_done:
@@ -99,6 +101,10 @@ def edits(settings: TrainSettings | UnlearnSettings) -> bool:
 
 def perform(job: Job, slot: Slot) -> JobOutput:
     """Run a job in a worker, or in the slot's processes. Raises MedunlearnError like the commands."""
+    # A plan makes jobs and performs none: it loads no torch.
+    from medunlearn.study.train import train
+    from medunlearn.study.unlearn import unlearn
+
     started, evaluation, device, work = time.perf_counter(), None, slot.device, slot.work
     benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
     folder = job.folder(benchmark)
@@ -115,10 +121,14 @@ def perform(job: Job, slot: Slot) -> JobOutput:
 
 def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str, work: SharedWork | None) -> Path:
     if isinstance(job.measure, EvaluateSettings):
+        from medunlearn.probes.evaluate import evaluate_together
+
         processes = join()
         how: dict[str, Any] = {"device": processes.device(device), "quiet": True, "work": work}
         return evaluate_together(Run.open(folder), benchmark, job.measure, processes, **how).record.folder
     assert job.measure is not None
+    from medunlearn.attacks.attack_run import attack_each
+
     attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
     if attacked.failed:
         reasons = "; ".join(reason for _, _, reason in attacked.failed)

@@ -9,12 +9,11 @@ from typing import Any
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
 from medunlearn.study.cost.capacity import Capacity, advice, capacity_of, is_gpu, shown_bytes, shown_number
-from medunlearn.study.cost.devices import DECODING, PASSES, device_named
 from medunlearn.study.cost.forecast import cost_facts, scratch_of
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.throughput import throughput
+from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.sweep_graph import SweepGraph
 from medunlearn.study.sweep.sweep_plan import Sweep
@@ -59,8 +58,7 @@ class SweepCost:
             return None
         if self.device is not None:
             return sum(kind.hours or 0.0 for kind in self.kinds)
-        speed = throughput("cuda" if self.capacity and self.capacity.kind == "GPU memory" else "cpu")
-        return speed.seconds(self.total) / 3600 if speed.measured else None
+        return None if self.capacity is None else self.capacity.hours(self.total)
 
     @property
     def disk(self) -> float:
@@ -79,8 +77,7 @@ class SweepCost:
         if not self.kinds or self.capacity is None:
             return ""
         hours = "" if self.hours is None else f", about {self.hours:.3g} hours of one {self.device or 'process'}"
-        fits = "more than there is" if self.warnings else "fits"
-        memory = f"{shown_bytes(self.total.memory.total)} of {self.capacity.kind} at most ({fits})"
+        memory = self.capacity.fit(self.total.memory.total, self.warnings)
         return f"{shown_number(self.total.flops)} FLOPs{hours}, {memory}, {shown_bytes(self.disk)} on the disk."
 
     def lines(self) -> Iterator[str]:

@@ -10,7 +10,6 @@ from medunlearn.config import EvaluateSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import FrozenParametersError, NonFiniteLossError, OutOfMemoryError
-from medunlearn.probes.evaluate import evaluate_one, evaluation_folder
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.epochs.epoch_settings import epoch_settings
@@ -19,7 +18,6 @@ from medunlearn.study.sweep.jobs import edits
 from medunlearn.study.tune.objective import AxisValues, TuneObjective
 from medunlearn.study.tune.study import Pruner
 from medunlearn.study.tune.trials import TuneTrial
-from medunlearn.study.unlearn import unlearn
 from medunlearn.training.processes import join
 
 
@@ -53,6 +51,8 @@ class TrialJob:
 
 def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
     """Run a trial and return it finished. It fails if it diverges, changes nothing, or does not fit in memory."""
+    from medunlearn.study.unlearn import unlearn  # not for a plan
+
     started, work = time.perf_counter(), slot.work
     benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
     pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
@@ -78,6 +78,8 @@ def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
 
 def _score_trial(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device: str) -> TuneTrial:
     if job.measure is not None:
+        from medunlearn.probes.evaluate import evaluate_one
+
         scored = evaluate_one(run, benchmark, job.measure, device=device, quiet=True)
         standing, last_epoch = AxisValues.of(scored.summary, job.objective.fold), 0
         problem = "; ".join(scored.record.info.problems)
@@ -106,6 +108,8 @@ def _score_trial(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, 
 
 def _problem(job: TrialJob, run: Run, benchmark: Benchmark) -> str:
     """Reason why the model is broken after its last epoch, from that epoch's evaluation."""
+    from medunlearn.probes.evaluate import evaluation_folder
+
     settings = epoch_settings(job.settings, job.settings.split)
     assert settings is not None
     return "; ".join(RunRecord.read(evaluation_folder(run, benchmark, settings)).problems)
