@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
+from medunlearn.models.shape import shape_of
 from medunlearn.study.cost.formulas import Cost, Load, forward, training
-from medunlearn.study.cost.shape import shape_of
 
 SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"model_type": "llama", "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,

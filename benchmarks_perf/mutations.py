@@ -57,8 +57,8 @@ MUTATIONS = [
     Mutation("models/health.py", "or bad_logits(model, tokenizer)", "", HEALTH),
     Mutation("models/folders.py", "if not _is_untouched(path, facts) and", "if", VERIFY),
     Mutation("models/folders.py", "if facts and _is_untouched(path, facts)", "if facts", VERIFY),
-    Mutation("study/verify.py", "if now != identity", "if now == 1", VERIFY),
-    Mutation("study/verify.py", '"ok" if now == digest', '"ok" if now', VERIFY),
+    Mutation("results/verify.py", "if now != identity", "if now == 1", VERIFY),
+    Mutation("results/verify.py", '"ok" if now == digest', '"ok" if now', VERIFY),
     Mutation("reports/claims.py", "if finding.of_collapse", "if True", "tests/reports/test_findings.py"),
     Mutation(
         "reports/headline.py",

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from medunlearn.request.holders.holder_log import Holders
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run
+    from medunlearn.results.verify import Verification
     from medunlearn.study.cost.forecast import Forecast
     from medunlearn.study.experiment import Finished
     from medunlearn.study.sweep.result import Swept
     from medunlearn.study.tune.tune_result import Tuned
-    from medunlearn.study.verify import Verification
 
     RunOrFolder = Run | Path | str
     BenchmarkOrFolder = Benchmark | Path | str
@@ -436,7 +436,7 @@ def _check(
 ) -> Verification:
     """Checks of runs, or of a case and the model given with it."""
     from medunlearn.request.case.case_checks import looks_like_case, verify_case
-    from medunlearn.study.verify import verify_runs
+    from medunlearn.results.verify import verify_runs
 
     cases = [folder for folder in folders if looks_like_case(folder)]
     if not cases:

@@ -24,7 +24,7 @@ from medunlearn.models.load import load_model
 from medunlearn.models.quantization import round_weights
 from medunlearn.request import battery_rerun
 from medunlearn.request.forget_stages import Forgotten
-from medunlearn.study.verify import Check, Verification
+from medunlearn.results.verify import Check, Verification
 
 
 def verify(model: Path, result: Forgotten, work: Path | None = None) -> Verification:

@@ -13,7 +13,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.request.forget_forecast import foresee
 from medunlearn.results.runs import Run
-from medunlearn.study.verify import Verification
+from medunlearn.results.verify import Verification
 
 EXACT_STAGES = ("make the model without the patients", "make it a second time, to compare")
 

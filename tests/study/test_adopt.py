@@ -27,11 +27,11 @@ from medunlearn.models.load import load_model
 from medunlearn.probes.evaluate import evaluate
 from medunlearn.probes.sample_loss import SampleLoss, better_template, guessing_problem
 from medunlearn.results.runs import Run
+from medunlearn.results.verify import verify_runs
 from medunlearn.study.adopt import adopt, adopted_losses, run_of
 from medunlearn.study.export import export
 from medunlearn.study.presets import train_settings
 from medunlearn.study.unlearn import unlearn
-from medunlearn.study.verify import verify_runs
 
 SPLIT, WEIGHTS = "random_10", "model.safetensors"
 ASKED = {"split": SPLIT, "limit": 2, "max_new_tokens": 4, "replicates": 20}

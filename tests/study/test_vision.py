@@ -23,6 +23,7 @@ from medunlearn.models.load import load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences
+from medunlearn.models.shape import Tower
 from medunlearn.probes.evaluate import evaluate, evaluate_one
 from medunlearn.probes.material import rendering_for, sequences
 from medunlearn.results.runs import Run
@@ -30,7 +31,6 @@ from medunlearn.study import alternative_answers
 from medunlearn.study.adopt import adopt
 from medunlearn.study.cost.formulas import image_flops
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.shape import Tower
 from medunlearn.study.export import export
 from medunlearn.study.presets import is_tiny, train_settings, unlearn_settings
 from medunlearn.study.train import train

@@ -11,10 +11,10 @@ from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
 from medunlearn.audit.extraction import refuse_unknown
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
+from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
 from medunlearn.audit.probes import draw_probes, write_probes
 from medunlearn.audit.respondents import AuditedModel, AuditJob, audit_use, audited_model, recorded_audit, relabel
-from medunlearn.audit.stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.stored import identity, is_table, read_stored
 from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
 from medunlearn.config import check

@@ -249,7 +249,7 @@ def review_identifiers(
     """
     from medunlearn.audit.audit_tables import is_audit
     from medunlearn.audit.identifiers.search import FILE, IdentifierSearch
-    from medunlearn.audit.stages import review_audit
+    from medunlearn.audit.optional_stages import review_audit
 
     _refuse_zero(limit)
     sampling: dict[str, Any] = {"number": limit, "least_rouge": least_rouge, "seed": seed}

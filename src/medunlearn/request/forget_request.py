@@ -16,6 +16,7 @@ from medunlearn.config import AdoptSettings, ForgetSettings, check
 from medunlearn.data.deletion_requests import REQUEST, read_subjects
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import InputError
+from medunlearn.models.shape import shape_of
 from medunlearn.request.case.case_folder import CaseFolder, is_case
 from medunlearn.request.case.ledger import RequestLedger, read_ledger
 from medunlearn.request.case.pseudonyms import OwnerSecret
@@ -27,7 +28,6 @@ from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import FILE, Run
 from medunlearn.study.adopt import adopt
-from medunlearn.study.cost.shape import shape_of
 from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]

@@ -17,7 +17,7 @@ from medunlearn.request.case.case_folder import CaseFolder, write_case
 from medunlearn.request.case.digests import digest_model
 from medunlearn.request.case.evidence import Battery, CaseEvidence
 from medunlearn.request.case.ledger import LEDGER, LedgerEntry, append_request
-from medunlearn.study.verify import Check
+from medunlearn.results.verify import Check
 
 
 def wrong(case: CaseFolder, *more: Path, key: Ed25519PrivateKey | None = None) -> list[Check]:

@@ -35,7 +35,7 @@ from medunlearn.request.case.timestamp_checks import (
     read_timestamp,
 )
 from medunlearn.request.case.timestamps import timestamp_case
-from medunlearn.study.verify import Check
+from medunlearn.results.verify import Check
 
 OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
 CONFIG = """

@@ -18,6 +18,7 @@ from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.precision import autocast
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.shape import Shape, shape_of, tiny_shape
 from medunlearn.study.cost.formulas import Cost, Load, decoding, forward, image_flops, training
 from medunlearn.study.cost.memory import (
     ADAPTERS,
@@ -29,7 +30,6 @@ from medunlearn.study.cost.memory import (
     trained_part,
     transient_bytes,
 )
-from medunlearn.study.cost.shape import Shape, shape_of, tiny_shape
 from medunlearn.training.trainable import choose_trainable, gradient_checkpointing
 
 # PEFT says that it knows GPT-2's transposed matrices.

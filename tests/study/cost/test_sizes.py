@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import Rendering, tokens_once
 from medunlearn.results.runs import Run
 from medunlearn.study.cost.formulas import Load
-from medunlearn.study.cost.light_tokenizer import LightTokenizer
 from medunlearn.study.cost.sizes import LONGEST, RENDERED, SAMPLE, Lengths, TokenSizes
 from medunlearn.training.batch_plan import Plan
 

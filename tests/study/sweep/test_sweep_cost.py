@@ -9,9 +9,9 @@ import pytest
 
 from medunlearn.config import AttackSettings, ExpectedSettings, check
 from medunlearn.errors import ConfigError, UnknownNameError
+from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.study.cost.capacity import GIB, Capacity, advice
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.light_tokenizer import LightTokenizer
 from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.throughput import DECODING, DEVICES, PASSES, device_named

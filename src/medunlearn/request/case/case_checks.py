@@ -33,7 +33,7 @@ from medunlearn.request.case.statement import (
 )
 from medunlearn.request.case.timestamp_checks import QUERY, REPLY, TimestampError, read_timestamp
 from medunlearn.request.case.verdicts import decide
-from medunlearn.study.verify import Check, State, Verification
+from medunlearn.results.verify import Check, State, Verification
 
 BatteryRunner = Callable[[CaseEvidence, Path], Battery]
 """Runs the battery of a case again, on the model in a folder as it is now."""

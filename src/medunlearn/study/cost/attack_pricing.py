@@ -14,9 +14,9 @@ from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
 from medunlearn.config import AttackSettings, EvaluateSettings, What
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError, first_line
+from medunlearn.models.shape import shape_of
 from medunlearn.study.cost.formulas import Cost, training
 from medunlearn.study.cost.model_pricing import ModelPricing
-from medunlearn.study.cost.shape import shape_of
 from medunlearn.study.cost.sizes import Lengths
 
 

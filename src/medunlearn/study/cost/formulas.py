@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from medunlearn.models.shape import Shape, Tower
 from medunlearn.study.cost.memory import (
     BYTES,
     Memory,
@@ -23,7 +24,6 @@ from medunlearn.study.cost.memory import (
     trained_part,
     transient_bytes,
 )
-from medunlearn.study.cost.shape import Shape, Tower
 
 _SUMMED = ("sequences", "tokens", "pairs", "read")
 _COUNTED = ("flops", "disk", "tokens", "generated", "steps")

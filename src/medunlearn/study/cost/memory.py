@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from medunlearn.study.cost.shape import Shape
+from medunlearn.models.shape import Shape
 
 if TYPE_CHECKING:
     from medunlearn.study.cost.formulas import Load

@@ -21,6 +21,7 @@ from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import AlternativesMethod, SteppingMethod, WeighingMethod, default_trainable
 from medunlearn.models.layer_choice import chosen_layers
 from medunlearn.models.sequences import Rendering
+from medunlearn.models.shape import Shape
 from medunlearn.probes.material import rendering_for, training_data
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.score import metric_names
@@ -28,7 +29,6 @@ from medunlearn.study.cost.formulas import Cost, Load, decoding, forward, image_
 from medunlearn.study.cost.memory import BYTES, Precision, trained_part
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.rank_sizes import RankLengths, rank_lengths
-from medunlearn.study.cost.shape import Shape
 from medunlearn.study.cost.sizes import Lengths, TokenSizes
 from medunlearn.study.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.study.presets import unlearning_method

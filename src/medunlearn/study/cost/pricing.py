@@ -15,16 +15,16 @@ from medunlearn.data.records import Record
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import adapter_base, cached_file, is_adapter, model_folder
 from medunlearn.models.folders import chain as model_chain
+from medunlearn.models.light_tokenizer import LETTERS_A_TOKEN, TOKENIZER, LightTokenizer
 from medunlearn.models.sequences import Rendering
+from medunlearn.models.shape import Shape, Tower, shape_of, tiny_shape
 from medunlearn.models.tiny import common_words
 from medunlearn.probes.material import rendering_for
 from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.light_tokenizer import LETTERS_A_TOKEN, TOKENIZER, LightTokenizer
 from medunlearn.study.cost.memory import Precision
 from medunlearn.study.cost.model_pricing import ModelPricing
-from medunlearn.study.cost.shape import Shape, Tower, shape_of, tiny_shape
 from medunlearn.study.cost.sizes import TokenSizes
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
+from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import NOTE_SHARE, Rendering
 from medunlearn.seeds import generator
 from medunlearn.study.cost.formulas import Load
-from medunlearn.study.cost.light_tokenizer import LightTokenizer
 
 SAMPLE, LONGEST = 200, 10
 """Texts of one sort that are tokenized: a sample, and the longest ones, which decide over memory."""

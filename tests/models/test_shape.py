@@ -11,9 +11,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from medunlearn.errors import ModelError
+from medunlearn.models.shape import shape_of, tiny_shape
 from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
-from medunlearn.study.cost.shape import shape_of, tiny_shape
 
 SIZES = {"hidden_size": 48, "intermediate_size": 112, "num_hidden_layers": 3, "num_attention_heads": 4}
 GROUPED = {**SIZES, "num_key_value_heads": 2}
