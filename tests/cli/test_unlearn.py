@@ -246,7 +246,7 @@ def test_memory_that_runs_out(unlearn: Unlearn, tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(tmp_path)
     words, out = ("hungry:Hungry", *SHORT, "--batch-size=4"), tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
+        patch.setenv("FULL_AFTER", "5")  # two tries and the first step's two passes among them
         text = unlearn(*words, code=2).text
     assert "error: Memory runs out at step 1, with one sequence or row per side in a pass" in text
     assert "resumes from the checkpoint if more memory is free, or with --gradient-checkpointing. Or start " in text

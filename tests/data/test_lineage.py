@@ -132,6 +132,8 @@ def test_bases_of_a_run_and_of_its_model(tmp_path: Path) -> None:
     (tmp_path / "target" / "model").mkdir(parents=True)
     expected = ("tiny", "/runs/target", str(run / "model" / "../../target/model"))
     assert read_lineage(run).ancestors == expected
+    unnamed = write(tmp_path / "unnamed", "adapter_config.json", {"base_model_name_or_path": None})
+    assert (read_lineage(unnamed).ancestors, read_lineage(unnamed).data_use) == ((), None)
     adapter = write(tmp_path / "adapter", "adapter_config.json", {"base_model_name_or_path": "../run"})
     assert read_lineage(adapter).ancestors == (str(adapter / "../run"),)
 
@@ -174,7 +176,7 @@ HOSTILE: tuple[tuple[str, Any], ...] = (
     ("run.json", {**json.loads(TRAINED), "lineage": [["base"]]}),
     *(("lineage.json", content) for content in ({"made_from": []}, {"data_use": 0}, [1], "x", "{", "[" * 100_000)),
     *(("delta.json", content) for content in ({}, {"base": None}, {"base": 5}, {"base": f"a/{LONG}"}, "{")),
-    *(("adapter_config.json", {"base_model_name_or_path": base}) for base in (None, 3, "", LONG, "\0")),
+    *(("adapter_config.json", {"base_model_name_or_path": base}) for base in (3, "", LONG, "\0")),
     ("benchmark.yaml", "a: ["),
     ("settings.json", '"open"'),
 )  # fmt: skip

@@ -102,5 +102,5 @@ def test_numbers_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_flags_of_the_page_exist() -> None:
-    no_settings = {"out", "plan", "yes"}
+    no_settings = {"all", "out", "plan", "yes"}
     assert {flag.partition(".")[0] for flag in PAGE.flags} - {*ForgetSettings.model_fields} == no_settings

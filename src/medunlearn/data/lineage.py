@@ -142,6 +142,12 @@ def _model_lineage(facts: Mapping[str, Any], folder: Path, base: str | None = No
     )
 
 
+def _adapter_lineage(facts: Mapping[str, Any], folder: Path) -> Lineage:
+    """The lineage in PEFT's file, which has null for an adapter on a model in memory."""
+    key = "base_model_name_or_path"
+    return _model_lineage(facts, folder, None if key in facts and facts[key] is None else key)
+
+
 _FORMS: Mapping[str, tuple[Kind, Callable[[dict[str, Any], Path], Lineage] | None]] = {
     "run.json": ("run", lambda facts, folder: run_lineage(facts)),
     **dict.fromkeys(("sweep.json", "tune.json"), ("study", None)),
@@ -150,7 +156,7 @@ _FORMS: Mapping[str, tuple[Kind, Callable[[dict[str, Any], Path], Lineage] | Non
     "settings.json": ("responses", None),
     LINEAGE: ("model", _model_lineage),
     "delta.json": ("model", partial(_model_lineage, base="base")),
-    "adapter_config.json": ("model", partial(_model_lineage, base="base_model_name_or_path")),
+    "adapter_config.json": ("model", _adapter_lineage),
 }
 
 

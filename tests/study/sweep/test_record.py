@@ -62,7 +62,7 @@ def test_a_folder_with_an_older_record_resumes(sweep_values: Values, tmp_path: A
     killed = [{**row, "status": "running", "folder": None, "note": "of another version"} for row in first["cells"]]
     (tmp_path / "out" / "sweep.json").write_text(json.dumps({**first, "status": "running", "cells": killed}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("medunlearn.study.sweep.pool.Pool.start", lambda *args: pytest.fail("it ran"))
+        patch.setattr("medunlearn.study.slots.pool.Pool.start", lambda *args: pytest.fail("it ran"))
         again = record(run_sweep(plan(values), jobs=1, quiet=True))
     timeless = [[{**row, "seconds": 0} for row in cells["cells"]] for cells in (first, again)]
     assert timeless[0] == timeless[1]
