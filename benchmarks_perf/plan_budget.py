@@ -37,7 +37,7 @@ def hours(device: str, cells: int) -> None:
     each = dict[str, float]()
     for kind in cost.kinds:
         each[kind.label] = (kind.hours or 0.0) / kind.cells
-        memory, disk = kind.cost.memory.total / 2**30, f"{kind.cost.disk / 2**30:.1f} GiB"
+        memory, disk = cost.capacity.needed(kind.cost.memory) / 2**30, f"{kind.cost.disk / 2**30:.1f} GiB"
         of_all = f"{kind.hours:.1f}"
         print(f"| {kind.label} | {kind.cells} | {each[kind.label]:.2f} | {of_all} | {memory:.0f} GiB | {disk} |")
     number = sum(kind.cells for kind in cost.kinds)

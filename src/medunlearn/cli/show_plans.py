@@ -40,7 +40,7 @@ def run(result: Any, output: Output, every: bool = False) -> None:
     def row(name: str, state: str, cost: Any, disk: float) -> tuple[str, ...]:
         tokens = shown_number(cost.tokens) + (f" + {shown_number(cost.generated)}" if cost.generated else "")
         flops = shown_number(cost.flops) if cost.flops else ""
-        memory = shown_bytes(cost.memory.total) if cost.memory.total else ""
+        memory = shown_bytes(result.capacity.needed(cost.memory)) if cost.memory.total else ""
         return name, state, tokens if cost.tokens else "", flops, memory, shown_bytes(disk) if disk else ""
 
     output.line(f"{result.name}. {result.summary()}")
@@ -95,7 +95,7 @@ def _costs(cost: Any, output: Output) -> None:
         return
     rows = []
     for kind in cost.kinds:
-        memory = shown_bytes(kind.cost.memory.total) if kind.cost.memory.total else ""
+        memory = shown_bytes(cost.capacity.needed(kind.cost.memory)) if kind.cost.memory.total else ""
         time = "" if kind.hours is None else f"{kind.hours:.2g}"
         flops, disk = kind.cost.flops, kind.cost.disk
         rows.append(

@@ -35,7 +35,7 @@ LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class Lineage:
-    """What a thing was made from; a part is unset if no record states it.
+    """Record of the things that a run, model or other thing was made from; parts that no record states are unset.
 
     Attributes:
         kind: None for a folder without a record.

@@ -175,50 +175,7 @@ class ClosingStages:
             export(chosen.run.folder, self.request.model_out)
         return self.request.model_out
 
-    def write_case(
-        self,
-        received: date,
-        notes: RequestBenchmarks,
-        target: Run,
-        chosen: ForgetOutcome,
-        checks: Checks,
-        model: Path,
-    ) -> CaseFolder:
-        request = self.request
-        evidence = self._evidence(received, notes, target, chosen, checks, model)
-        traces = subject_traces(notes.benchmark, notes.patients)
-        case = write_case(request.out, evidence, read_private_key(request.settings.key), traces=traces)
-        request.record(case)
-        return case
-
-    def append_to_ledger(self, target: Run, case: CaseFolder) -> Path:
-        """Append the request to the resulting model's ledger, describe it in the card, and sign the model."""
-        request, model = self.request, self.request.model_out
-        append_request(request.model_in(target), model, LedgerEntry.of(case.evidence, case.sha256))
-        describe_requests(model)
-        if request.settings.model_key is not None:
-            sign_model(model, request.settings.model_key, beside(request.out, "model.sig"))
-        return model
-
-    def write_report(
-        self,
-        notes: RequestBenchmarks,
-        before: MeasuredModel,
-        after: MeasuredModel,
-        retrained: MeasuredModel | None,
-        model: Path,
-    ) -> Path:
-        models = [before, *([] if after is before else [after]), *([retrained] if retrained else [])]
-        content = gather("Deletion request", [own.evaluated for own in models], notes.benchmark)
-        return write_report(content, free_folder(self.request.work / "report"))
-
-    def close(self, chosen: ForgetOutcome, case: CaseFolder, report: Path) -> Forgotten:
-        request = self.request
-        request.say(f"case: {case.evidence.decision.verdict}, {request.out / 'case.html'}")
-        model, work, before = request.model_out, request.work, request.model
-        return Forgotten(case, model, work, report, before, chosen.trials, chosen.best)
-
-    def _evidence(
+    def evidence(
         self,
         received: date,
         notes: RequestBenchmarks,
@@ -252,3 +209,36 @@ class ClosingStages:
             exact=chosen.exact,
             decision=decide(checks.battery, exact=chosen.exact, models=models, earlier=len(ledger.requests)),
         )
+
+    def write_case(self, notes: RequestBenchmarks, evidence: CaseEvidence) -> CaseFolder:
+        request, traces = self.request, subject_traces(notes.benchmark, notes.patients)
+        case = write_case(request.out, evidence, read_private_key(request.settings.key), traces=traces)
+        request.record(case)
+        return case
+
+    def append_to_ledger(self, target: Run, case: CaseFolder) -> Path:
+        """Append the request to the resulting model's ledger, describe it in the card, and sign the model."""
+        request, model = self.request, self.request.model_out
+        append_request(request.model_in(target), model, LedgerEntry.of(case.evidence, case.sha256))
+        describe_requests(model)
+        if request.settings.model_key is not None:
+            sign_model(model, request.settings.model_key, beside(request.out, "model.sig"))
+        return model
+
+    def write_report(
+        self,
+        notes: RequestBenchmarks,
+        before: MeasuredModel,
+        after: MeasuredModel,
+        retrained: MeasuredModel | None,
+        model: Path,
+    ) -> Path:
+        models = [before, *([] if after is before else [after]), *([retrained] if retrained else [])]
+        content = gather("Deletion request", [own.evaluated for own in models], notes.benchmark)
+        return write_report(content, free_folder(self.request.work / "report"))
+
+    def close(self, chosen: ForgetOutcome, case: CaseFolder, report: Path) -> Forgotten:
+        request = self.request
+        request.say(f"case: {case.evidence.decision.verdict}, {request.out / 'case.html'}")
+        model, work, before = request.model_out, request.work, request.model
+        return Forgotten(case, model, work, report, before, chosen.trials, chosen.best)

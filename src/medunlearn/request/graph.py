@@ -93,9 +93,10 @@ def request_graph(request: ForgetRequest) -> RequestGraph:
     others = step("measure the retrained model", measuring.retrained, notes, retrained) if beside else None
     checks = step("compare", closing.compare, notes, before, after, others)
     model = step("export the model", closing.export, chosen)
-    case = step("write the case", closing.write_case, received, notes, target, chosen, checks, model)
+    evidence = step("gather the evidence", closing.evidence, received, notes, target, chosen, checks, model)
+    case = step("write the case", closing.write_case, notes, evidence)
     ledger = step("append to the ledger", closing.append_to_ledger, target, case)
     report = step("write the report", closing.write_report, notes, before, after, others, ledger)
     forgotten = step("close", closing.close, chosen, case, report)
-    stages += [chosen, after, others, checks, model, case, ledger, report, forgotten]
+    stages += [chosen, after, others, checks, model, evidence, case, ledger, report, forgotten]
     return RequestGraph(Graph.of([stage for stage in stages if stage is not None]), forgotten)

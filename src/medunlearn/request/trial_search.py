@@ -281,11 +281,8 @@ class TrialSearch:
         """Index of the trial that is nearest to the goal; the first of equal ones."""
         floor = self.battery.settings.utility_floor
 
-        def worth(place: int) -> Worth:
-            reading = trials[place].reading
-            return Worth(reading.distance(floor) if reading else 0.0)
-
-        best = choose(range(len(trials)), worth)
+        readings = (trial.reading for trial in trials)
+        best = choose([Worth(reading.distance(floor) if reading else 0.0) for reading in readings])
         assert best is not None
         return best
 

@@ -6,10 +6,8 @@ of equal ones the first in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
-
-T = TypeVar("T")
+from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class Worth(NamedTuple):
@@ -26,9 +24,8 @@ class Worth(NamedTuple):
     place: float = 0.0
 
 
-def choose(trials: Sequence[T], worth: Callable[[T], Worth]) -> T | None:
-    """The best trial; None if none has a number."""
-    rated = [(worth(trial), trial) for trial in trials]
-    scored = [(own, trial) for own, trial in rated if own.value is not None]
-    healthy = [(own, trial) for own, trial in scored if not own.broken] or scored
-    return min(healthy, key=lambda pair: (pair[0].value, pair[0].place), default=(None, None))[1]
+def choose(worths: Sequence[Worth]) -> int | None:
+    """Index of the best trial; None if none has a number."""
+    scored = [index for index, worth in enumerate(worths) if worth.value is not None]
+    healthy = [index for index in scored if not worths[index].broken] or scored
+    return min(healthy, key=lambda index: (worths[index].value, worths[index].place), default=None)

@@ -14,7 +14,7 @@ import psutil
 
 from medunlearn.models.pretrained import pick_device
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.memory import Memory
+from medunlearn.study.cost.memory import LIBRARIES, Memory
 from medunlearn.study.cost.throughput import this_device
 
 GIB = 2**30
@@ -32,11 +32,22 @@ class Capacity:
     available: int
     disk: int
 
-    def fit(self, memory: float, warnings: Collection[str]) -> str:
+    def parts(self, memory: Memory) -> dict[str, float]:
+        """Bytes that a peak takes of it, by part: tensors, and on a CPU the rest of the process."""
+        parts = vars(memory) | {"libraries": LIBRARIES if memory.total else 0}
+        if self.kind == "GPU memory":
+            del parts["retained"], parts["libraries"]
+        return parts
+
+    def needed(self, memory: Memory) -> float:
+        """Sum of the parts; 0 for no work."""
+        return sum(self.parts(memory).values())
+
+    def fit(self, memory: Memory, warnings: Collection[str]) -> str:
         """Memory beside what is free, in words."""
         fits = "too much" if warnings else "fits"
         free = f"{shown_bytes(self.available)} of {shown_bytes(self.total)} are free"
-        return f"{shown_bytes(memory)} of {self.kind} at once ({fits}: {free})"
+        return f"{shown_bytes(self.needed(memory))} of {self.kind} at once ({fits}: {free})"
 
     def hours(self, cost: Cost) -> float | None:
         """Hours of a cost on this machine; None if it was not timed yet."""
@@ -93,12 +104,8 @@ def capacity_of(device: str, out: Path) -> Capacity:
 
 def advice(memory: Memory, disk: float, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
     """Exceeded resources (``memory`` is that of the largest stage), with the settings to change."""
-    if memory.total:
-        on_gpu = capacity.kind == "GPU memory"
-        needed, total = (
-            memory.total if on_gpu else memory.process,
-            f"{shown_bytes(capacity.total)} of {capacity.kind}",
-        )
+    if needed := capacity.needed(memory):
+        on_gpu, total = capacity.kind == "GPU memory", f"{shown_bytes(capacity.total)} of {capacity.kind}"
         if needed > capacity.total:
             yield (
                 f"{stage} will not fit: it takes about {shown_bytes(needed)}, and there are {total}. "

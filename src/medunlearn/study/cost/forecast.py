@@ -93,7 +93,7 @@ class Forecast:
         return {
             "name": self.name,
             "stages": [stage.facts() for stage in self.stages],
-            "left": cost_facts(total) | {"memory_bytes": total.memory.total, "hours": self.hours},
+            "left": cost_facts(total) | {"memory_bytes": self.capacity.needed(total.memory), "hours": self.hours},
             "disk_bytes": self.disk,
             "room": asdict(self.capacity),
             "doubts": list(self.doubts),
@@ -108,18 +108,18 @@ class Forecast:
             facts, cost = stage.facts(), stage.cost
             row = {"stage": stage.name, **{name: facts[name] for name in ("state", "note", "disk")}}
             row |= {name: value for name, value in facts["work"].items() if name != "memory"}
-            memory = {f"memory/{part}": size for part, size in vars(cost.memory).items()}
-            rows.append(row | {"memory": cost.memory.total} | memory)
+            memory = {f"memory/{part}": size for part, size in self.capacity.parts(cost.memory).items()}
+            rows.append(row | {"memory": self.capacity.needed(cost.memory)} | memory)
         return pd.DataFrame(rows)
 
     def summary(self) -> str:
-        """What is left, in one line."""
+        """The remaining work in one line."""
         done = sum(stage.state == "done" for stage in self.stages)
         if done == len(self.stages):
             return "Everything is done."
         hours = "" if self.hours is None else f", about {self.hours:.2g} hours"
-        memory = self.total.memory.total
-        fits = f", {self.capacity.fit(memory, self.warnings)}" if memory else ""
+        memory = self.total.memory
+        fits = f", {self.capacity.fit(memory, self.warnings)}" if memory.total else ""
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
         flops, disk = shown_number(self.total.flops), shown_bytes(self.disk)
         return f"Left: {stages}, {flops} FLOPs{hours}{fits}, {disk} on the disk."
@@ -128,11 +128,11 @@ class Forecast:
         """The memory of the largest stage in one line, and warnings."""
         memory, capacity = self.total.memory, self.capacity
         if memory.total:
-            parts = sorted(vars(memory).items(), key=lambda part: -part[1])[:3]
+            parts = sorted(capacity.parts(memory).items(), key=lambda part: -part[1])[:3]
             largest = ", ".join(f"{name} {shown_bytes(size)}" for name, size in parts if size)
             yield (
-                f"memory: about {shown_bytes(memory.total)} ({largest}); {shown_bytes(capacity.available)} of "
-                f"{shown_bytes(capacity.total)} {capacity.kind} are free"
+                f"memory: about {shown_bytes(capacity.needed(memory))} ({largest}); "
+                f"{shown_bytes(capacity.available)} of {shown_bytes(capacity.total)} {capacity.kind} are free"
             )
         yield from self.warnings
 

@@ -162,6 +162,6 @@ def per_rank(memory: Memory, shape: Shape, processes: int, size: int) -> Memory:
         size: bytes of a gathered parameter.
     """
     layers = shape.layers * shape.layer_parameters / shape.parameters
-    kept = 1 - layers + layers / processes
-    shares = {name: getattr(memory, name) * kept for name in ("gradients", "moments", "reference")}
-    return replace(memory, weights=memory.weights * kept + 2 * shape.layer_parameters * size, **shares)
+    share = 1 - layers + layers / processes
+    shares = {name: getattr(memory, name) * share for name in ("gradients", "moments", "reference")}
+    return replace(memory, weights=memory.weights * share + 2 * shape.layer_parameters * size, **shares)

@@ -1,4 +1,4 @@
-"""What a command needs and this machine lacks: models, tokenizers, packages, keys. Nothing is loaded or fetched."""
+"""Parts that a command needs and this machine lacks: models, tokenizers, packages, keys. Loads and fetches none."""
 
 from __future__ import annotations
 

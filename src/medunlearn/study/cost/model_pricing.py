@@ -119,10 +119,10 @@ class ModelPricing:
         terms = len(outputs.views) if isinstance(method, WeighingMethod) else 1
         depth = None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1
         cost = self._trained(settings, trainable, load, batch, steps, terms=terms, depth=depth, **reference)
-        seen = sum(
+        tokens = sum(
             draws / max(1, len(own)) * own.load(*_cut(settings)).tokens for own in sides.values() if len(own)
         )
-        cost = replace(cost, tokens=seen * self.growth)
+        cost = replace(cost, tokens=tokens * self.growth)
         if isinstance(method, SteppingMethod):
             looks = sum(map(method.looks, range(steps))) / max(1, steps)
             cost = replace(cost, flops=cost.flops + 2 * looks * forward(self.shape, load, batch).flops)
@@ -178,7 +178,7 @@ class ModelPricing:
         return lengths if split is None else lengths.only(self._forgotten(split)[lengths.record] == forget)
 
     def _forgotten(self, split: str) -> Any:
-        """Whether each record of the benchmark belongs to a split's forget set."""
+        """Truth values, one per record of the benchmark: True for those of a split's forget set."""
         if split not in self._known:
             sides = self.benchmark.sides(self.benchmark.split(split))
             self._known[split] = np.array(
@@ -226,7 +226,7 @@ class ModelPricing:
         draws: int,
         trainable: str,
     ) -> dict[str, Any]:
-        """How outputs of the model before unlearning, and of frozen layers, are had, and the passes for that.
+        """Arguments of the formula for outputs of the model before unlearning and of frozen layers.
 
         They are cached before the first step if the budget holds them and a pass is spared: if sequences are drawn
         again, or the reference would be a copy of the whole model.
@@ -283,8 +283,8 @@ class ModelPricing:
             own |= {"max_length": settings.max_length, "long_notes": settings.long_notes}
         else:
             own |= {"max_length": None}
-        given = {name: value for name, value in own.items() if value is not None or name == "max_length"}
-        return replace(self.rendering, **given)
+        overrides = {name: value for name, value in own.items() if value is not None or name == "max_length"}
+        return replace(self.rendering, **overrides)
 
 
 def _cut(settings: LoopFields) -> tuple[int, int]:

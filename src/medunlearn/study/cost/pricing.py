@@ -102,7 +102,7 @@ class Pricing(ModelPricing):
 
 
 def auto_precision(on_gpu: bool) -> Precision:
-    """What precision ``auto`` most likely is on a GPU, or on this machine's processor."""
+    """Precision that ``auto`` most likely is on a GPU, or on this machine's processor."""
     try:
         instructions = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -205,9 +205,9 @@ class TokenSizes:
             note = np.minimum(note, int(NOTE_SHARE * rendering.max_length))
         image = np.array([float(self.images.get(record.record_id, 0)) for record in records])
         shared = np.round(note + image + before * shown)
-        asked = self._questions.tokens([question.question for question in questions]) + around * shown
+        texts = self._questions.tokens([question.question for question in questions]) + around * shown
         scored = self._answers.tokens([f" {question.answer}" for question in questions]) + 1 + more * shown
-        whole = shared + np.round(asked) + self.tokenizer.begins + scored
+        whole = shared + np.round(texts) + self.tokenizer.begins + scored
         # Without note and image all questions begin with the same words of the template.
         family = place if rendering.context == "note" or self.images else np.zeros_like(place)
         return Lengths(whole, scored, shared, family, place)
@@ -220,9 +220,9 @@ class TokenSizes:
         return self._overheads[key]
 
     def _rendered(self, rendering: Rendering) -> tuple[float, float, float]:
-        asked = [question for question in self.benchmark.questions if question.kind != "completion"]
-        places = generator("rendered sample", len(asked)).permutation(len(asked))[:RENDERED].tolist()
-        sample = [asked[place] for place in places]
+        prompted = [question for question in self.benchmark.questions if question.kind != "completion"]
+        places = generator("rendered sample", len(prompted)).permutation(len(prompted))[:RENDERED].tolist()
+        sample = [prompted[place] for place in places]
         if not sample:
             return 0.0, 0.0, 0.0
         notes = [self.benchmark.record[question.record_id].text for question in sample]

@@ -60,14 +60,14 @@ def evaluation_stage(
     questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
     limit = settings.max_new_tokens or longest_answer(load_tokenizer(model.model), benchmark)
     stored = store_of(model, benchmark, settings, rendering, limit).read()
-    left = [q for q in questions if (q.question_id, rendering.context, 0) not in stored]
+    remaining = [q for q in questions if (q.question_id, rendering.context, 0) not in stored]
     ranks = store_of(
         model, benchmark, settings, rendering, 0, ranks=rank_settings(settings.alternatives, settings.versions)
     )
     unranked = max(0.0, 1 - len(ranks.read()) / max(1.0, pricing.ranks(settings).facts))
-    cost = pricing.answering(left, settings) + pricing.ranking(settings).times(unranked)
-    if len(left) == len(questions):
+    cost = pricing.answering(remaining, settings) + pricing.ranking(settings).times(unranked)
+    if len(remaining) == len(questions):
         return PlannedStage(name, cost=cost)
     return PlannedStage(
-        name, "resumes", f"{len(questions) - len(left)} of {len(questions)} answers are there", cost
+        name, "resumes", f"{len(questions) - len(remaining)} of {len(questions)} answers are there", cost
     )

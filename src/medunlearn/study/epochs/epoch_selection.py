@@ -57,6 +57,12 @@ class EpochStanding:
     least: bool = False
     problem: str = ""
 
+    @property
+    def worth(self) -> Worth:
+        """Worth in a choice."""
+        loss = self.value if self.value is None or self.least else -self.value
+        return Worth(loss, bool(self.problem))
+
     def facts(self) -> dict[str, Any]:
         broken = {"problem": self.problem} if self.problem else {}
         return {"epoch": self.epoch, "value": self.value, "parts": self.parts, **broken}
@@ -67,12 +73,8 @@ def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
 
     An epoch with a broken model is best only if all epochs with a number have one.
     """
-
-    def worth(standing: EpochStanding) -> Worth:
-        sign = 1 if standing.least else -1
-        return Worth(None if standing.value is None else sign * standing.value, bool(standing.problem))
-
-    return choose(standings, worth)
+    best = choose([standing.worth for standing in standings])
+    return None if best is None else standings[best]
 
 
 def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:

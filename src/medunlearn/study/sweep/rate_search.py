@@ -70,11 +70,11 @@ def composite_value(summary: pd.DataFrame, composite: Composite, fold: str = FOL
 
 def best_rate(rows: Sequence[Trial]) -> float:
     """The best learning rate of one method. Raises MedunlearnError: no rate has a score; with reasons."""
-    best = choose(rows, lambda row: Worth(None if row.score is None else -row.score, bool(row.problem), row.lr))
+    best = choose([Worth(None if row.score is None else -row.score, bool(row.problem), row.lr) for row in rows])
     if best is None:
         why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)
         raise MedunlearnError(f"No learning rate of the search has a score ({why}). Try other rates.")
-    return best.lr
+    return rows[best].lr
 
 
 def at_edge(rows: Sequence[Trial], lr: float) -> str:

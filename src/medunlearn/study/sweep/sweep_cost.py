@@ -77,7 +77,7 @@ class SweepCost:
         if not self.kinds or self.capacity is None:
             return ""
         hours = "" if self.hours is None else f", about {self.hours:.3g} hours of one {self.device or 'process'}"
-        memory = self.capacity.fit(self.total.memory.total, self.warnings)
+        memory = self.capacity.fit(self.total.memory, self.warnings)
         return f"{shown_number(self.total.flops)} FLOPs{hours}, {memory}, {shown_bytes(self.disk)} on the disk."
 
     def lines(self) -> Iterator[str]:

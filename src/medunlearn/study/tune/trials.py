@@ -53,17 +53,19 @@ class TuneTrial:
     problem: str = ""
 
     @property
+    def worth(self) -> Worth:
+        """Worth in a choice; a trial that did not run to its end has none."""
+        return Worth(self.value if self.state == "complete" else None, bool(self.problem), self.number)
+
+    @property
     def standing(self) -> AxisValues:
         return AxisValues(self.utility, self.forgetting, self.ranks)
 
 
 def best_trial(trials: Sequence[TuneTrial]) -> TuneTrial | None:
     """The complete trial with the lowest objective, the first on ties; with a broken model only if all are."""
-
-    def worth(trial: TuneTrial) -> Worth:
-        return Worth(trial.value if trial.state == "complete" else None, bool(trial.problem), trial.number)
-
-    return choose(trials, worth)
+    best = choose([trial.worth for trial in trials])
+    return None if best is None else trials[best]
 
 
 def trial_table(trials: Sequence[TuneTrial]) -> pd.DataFrame:
