@@ -23,6 +23,7 @@ from medunlearn.request.case.evidence import (
     ModelDigest,
     NextTest,
     NotesDigest,
+    PatientTest,
     ProbeSet,
     Untested,
 )
@@ -37,7 +38,7 @@ sys.stdout.buffer.write(bytes([0x30, 5 + len(token), 0x30, 3, 2, 1, 0]) + token)
 """
 """A program in an authority's place: it grants a time stamp that nobody signed."""
 SECRET = OwnerSecret(bytes(range(32)))
-PATIENT = SECRET.pseudonym("patient-0007")
+PATIENT, EARLIER_PATIENT = SECRET.pseudonym("patient-0007"), SECRET.pseudonym("patient-0003")
 
 
 def measured(value: float | None, low: float | None = None, high: float | None = None, **more: Any) -> Measurement:
@@ -46,8 +47,9 @@ def measured(value: float | None, low: float | None = None, high: float | None =
 
 
 def checked(name: str = "ranks", p: float | None = 0.4, p_before: float | None = 1e-6, **more: Any) -> BatteryCheck:
-    """A check with probes that the choice did not see; of ``p`` None there is no baseline."""
+    """A check of one patient with probes that the choice did not see; of ``p`` None there is no baseline."""
     held_out, excess = more.pop("held_out", True), more.pop("excess", measured(0.01, -0.02, 0.04))
+    patient = EARLIER_PATIENT if more.get("concerns") == "earlier requests" else PATIENT
     baseline = more.pop("baseline", "unseen patients")
     against = None
     if p is not None:
@@ -60,7 +62,26 @@ def checked(name: str = "ranks", p: float | None = 0.4, p_before: float | None =
         "before": measured(0.94, 0.90, 0.98),
         "after": measured(0.51, 0.44, 0.58),
     }
-    return BatteryCheck(name=name, comparison=against, **{**facts, **more})
+    facts |= more
+    tests = {"patient": patient, "value": facts["after"].value, "n": 40, "p": p, "p_before": p_before}
+    if p is None:
+        tests |= {"p_before": None}
+    else:
+        tests |= {"excess": excess.value}
+    return BatteryCheck(name=name, comparison=against, **{"patients": (PatientTest(**tests),), **facts})
+
+
+def mean_of(*checks: BatteryCheck, excess: Measurement | None = None, **more: Any) -> BatteryCheck:
+    """The mean over checks of one subject."""
+    subject = checks[0].subject
+    names = tuple(check.name for check in checks)
+    mean = checked(f"all {subject}", None, excess=excess or measured(0.01, -0.02, 0.04), subject=subject, **more)
+    comparison = Comparison(
+        baseline="unseen patients", excess=excess or measured(0.01, -0.02, 0.04), margin=0.1, p=0.4, p_before=1e-6
+    )
+    test = mean.patients[0].model_copy(update={"excess": comparison.excess.value})
+    changes = {"mean_of": names, "comparison": comparison, "patients": (test,), "title": f"All {subject}"}
+    return mean.model_copy(update=changes)
 
 
 def model(name: str, weights: bytes = b"w") -> ModelDigest:
@@ -73,6 +94,7 @@ def model(name: str, weights: bytes = b"w") -> ModelDigest:
 
 def case_evidence(**changes: Any) -> CaseEvidence:
     """A whole case; ``battery`` and what the verdict rests on may be given, the verdict follows."""
+    ranks = checked()
     extraction = checked(
         "extraction",
         title="Continuing her notes",
@@ -88,7 +110,9 @@ def case_evidence(**changes: Any) -> CaseEvidence:
         Untested(name="relearning", title="Relearning", reason="no notes of other patients were set aside for it"),
         Untested(name="server", title="The model behind its server", reason="the request named a folder"),
     )
-    battery = Battery(name="standard", version="1", checks=(checked(), extraction), untested=untested)
+    battery = Battery(
+        name="standard", version="1", checks=(mean_of(ranks, extraction), ranks, extraction), untested=untested
+    )
     costs = (
         CostReading(
             name="loss", title="Notes of patients with the same disease", group="neighbours",
@@ -121,7 +145,8 @@ def case_evidence(**changes: Any) -> CaseEvidence:
         **changes,
     }
     models = facts["model_in"].fingerprint, facts["model_out"].fingerprint
-    decision = decide(facts["battery"], exact=facts["exact"], models=models, earlier=facts["ledger"].rows)
+    how = {"patients": facts["request"].patients, "earlier": facts["ledger"].rows}
+    decision = decide(facts["battery"], facts["costs"], exact=facts["exact"], models=models, **how)
     return CaseEvidence(**{"decision": decision, **facts})
 
 

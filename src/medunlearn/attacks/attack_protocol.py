@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from medunlearn.errors import InputError
 
@@ -61,6 +61,9 @@ WORDS: Mapping[str, str] = {
 """Text that every attack declares -> its expected shape."""
 
 
+AskedSubject = Literal["identifiers", "values", "answers"]
+
+
 @dataclass(frozen=True)
 class AskingWay:
     """One way of asking a model about patients, and its measure.
@@ -69,12 +72,15 @@ class AskingWay:
         name: name of the check.
         title, prompt: in plain words; ``prompt`` is the model's input.
         measure: name of the measure.
+        subject: kind of facts that it ranks; ``answers`` for what the model says, also under attacks. A residual of
+            one subject is never set off against another's.
     """
 
     name: str
     title: str
     prompt: str
     measure: str
+    subject: AskedSubject = "answers"
 
 
 class AttackFamily(ABC):

@@ -13,7 +13,7 @@ def forget(result: Any, output: Output) -> None:
     """Print the verdict of a request, the checks behind it, its cost, and the next steps for the files."""
     from medunlearn.reports.formatting import ABSENT, decimal, p_text, signed
     from medunlearn.request.case.evidence import NOTHING_TRAINED
-    from medunlearn.request.case.officer_page import TITLES
+    from medunlearn.request.case.officer_page import OTHERS_TITLES, SHOWN, TITLES
 
     evidence = result.case.evidence
     decision, battery = evidence.decision, evidence.battery
@@ -35,7 +35,9 @@ def forget(result: Any, output: Output) -> None:
     for cost in evidence.costs:
         share = ABSENT if cost.retained_share is None else f"{cost.retained_share:.1%} of what it was"
         output.line(f"{cost.title}: {cost.measure} {share}")
-    output.line(f"{TITLES[decision.verdict]}: {' '.join(decision.reasons)}")
+    for one in decision.patients if len(decision.patients) > 1 else ():
+        output.line(f"patient {one.patient[:SHOWN]}: {one.verdict}: {one.reason}")
+    output.line(f"{TITLES[decision.verdict]}, {OTHERS_TITLES[decision.others]}: {' '.join(decision.reasons)}")
     output.line(f"{near(result.case.folder / 'case.html')}: the page for the privacy officer")
     output.line(f"{near(result.model)}: the model that came out, with its ledger")
     output.line(f"{near(result.report)}: all numbers behind the case, for you alone")

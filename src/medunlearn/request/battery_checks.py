@@ -1,36 +1,41 @@
-"""Checks of a battery from the models' standings on patients, and the cost for others."""
+"""Checks of a battery from the models' standings on patients: a way of asking each, and means over ways."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-import pandas as pd
-
-from medunlearn.attacks.attack_protocol import AskingWay
-from medunlearn.data.records import RECORD
-from medunlearn.probes.utility.numbers import Utility
+from medunlearn.attacks.attack_protocol import AskedSubject, AskingWay
 from medunlearn.reports.formatting import count
 from medunlearn.request.case.evidence import (
-    TOGETHER,
     Baseline,
     BatteryCheck,
     Comparison,
-    CostReading,
     Measurement,
+    PatientTest,
     ProbeSet,
     Unit,
     Untested,
 )
-from medunlearn.request.standings import GAP, Standings
-from medunlearn.results.evaluated import Evaluated
-from medunlearn.statistics.others import LEAST_OTHERS, OthersGap, chance_of_surprise, compare_with_others
+from medunlearn.request.case.residual_tests import found_before
+from medunlearn.request.standings import Standings
+from medunlearn.statistics.others import (
+    LEAST_OTHERS,
+    OthersGap,
+    chance_of_share,
+    chance_of_surprise,
+    compare_with_others,
+)
 
-CostGroup = Literal["neighbours", "other patients", "general"]
 LEAST_SPREAD = 0.25
 """Of the margin: least spread among patients whom no model saw, so that no hair's breadth is a finding."""
+MEAN_TITLES: Mapping[AskedSubject, str] = {
+    "identifiers": "All identifiers, as far as they were found before",
+    "values": "All values, as far as they were found before",
+    "answers": "All that it says, as far as it was found before",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class BatteryMaterial:
 
     Attributes:
         before, after, retrained: standings of the models; ``retrained`` never saw the patients.
-        patients: patients that the checks are about.
+        patients: patients that the checks are about, with their pseudonyms.
         unseen: patients that no model saw.
         invented: whether the unseen patients are invented.
         margin: an excess up to this counts as none.
@@ -48,7 +53,7 @@ class BatteryMaterial:
     before: Standings
     after: Standings
     retrained: Standings | None
-    patients: Sequence[str]
+    patients: Mapping[str, str]
     unseen: Sequence[str]
     invented: bool
     margin: float
@@ -60,32 +65,48 @@ class BatteryMaterial:
             if self.after.of(name, self.patients) and name in self.before.ways:
                 yield self._check(name, way)
 
-    def together(self, alpha: float) -> BatteryCheck | None:
-        """The mean over probes of the ways of asking that found the patients before; None for fewer than two ways.
+    def means(self, alpha: float) -> Iterator[BatteryCheck]:
+        """The mean over probes of the ways of asking that found a patient before, for each subject by itself.
 
-        One patient has few facts of a kind, so a single way can detect a difference of 0.3 at best, even for a
-        model that never saw the patient. The mean over all probes has a smaller variance.
+        A single way has few facts and can detect a difference of 0.3 at best, even for a model that never saw the
+        patient. The mean over all probes has a smaller variance. Identifiers and values stand apart, so that
+        neither pays for the other.
 
         Args:
-            alpha: significance level at which a way counts as having found them.
+            alpha: level at which a way counts as having found a patient.
         """
-        parts = [check for check in self.checks() if is_found_before(check.comparison, alpha)]
-        if len(parts) < 2:
-            return None
-        ways = [check.name for check in parts]
-        n = sum(check.probes.n for check in parts)
-        after, before = self._mean_excess(self.after, ways), self._mean_excess(self.before, ways)
+        checks = [*self.checks()]
+        able = {name for name, _ in found_before(checks, alpha)}
+        for subject in get_args(AskedSubject):
+            parts = [check for check in checks if check.name in able and check.subject == subject]
+            if parts:
+                yield self._mean(subject, parts)
+
+    def _mean(self, subject: AskedSubject, parts: Sequence[BatteryCheck]) -> BatteryCheck:
+        ways, n, name = [check.name for check in parts], sum(check.probes.n for check in parts), f"all {subject}"
+
+        def measured(model: Standings) -> Measurement:
+            return measurement([*self._means(model.values, ways, self.patients).values()], n, "probes")
+
+        after = self._centred(self.after, ways)
+        means, theirs = self._means(self.after.values, ways, self.patients), self._means(after, ways, self.patients)
+        strangers = self._means(self.after.values, ways, self.unseen)
+        tests = (
+            PatientTest(patient=self.patients[who], value=value, n=self._probes(ways, who), excess=theirs.get(who))
+            for who, value in means.items()
+        )
         return BatteryCheck(
-            name=TOGETHER,
-            title="Together, as far as they found the patient before",
+            name=name,
+            title=MEAN_TITLES[subject],
             measure="mean over their probes",
             higher="more is left",
-            probes=ProbeSet(name=TOGETHER, kind=f"{len(ways)} of them", n=n, held_out=True),
-            unseen=measurement(self._means(self.after.values, ways, self.unseen), len(self.unseen), "patients"),
-            comparison=self._comparison(after, before),
-            **self._by_model(
-                lambda model: measurement(self._means(model.values, ways, self.patients), n, "probes")
-            ),
+            subject=subject,
+            mean_of=tuple(ways),
+            patients=tuple(tests),
+            probes=ProbeSet(name=name, kind=f"{len(ways)} of them", n=n, held_out=True),
+            unseen=measurement([*strangers.values()], len(self.unseen), "patients"),
+            comparison=self._comparison(self._mean_excess(after, ways), self._mean_excess_before(ways)),
+            **self._by_model(measured),
         )
 
     def _check(self, name: str, way: AskingWay) -> BatteryCheck:
@@ -102,52 +123,91 @@ class BatteryMaterial:
             measure=way.measure,
             higher="more is left",
             concerns=self.concerns,
+            subject=way.subject,
+            patients=tuple(self._patient_tests(name)),
             probes=ProbeSet(name=check_name, kind=way.prompt, n=by_model["after"].n, held_out=True),
             unseen=measurement(unseen, len(unseen), "patients") if unseen else None,
-            comparison=self._comparison(self._excess(self.after, name), self._excess(self.before, name)),
+            comparison=self._comparison(
+                self._excess(self.after, name, self.patients), self._excess(self.before, name, self.patients)
+            ),
             **by_model,
         )
+
+    def _patient_tests(self, name: str) -> Iterator[PatientTest]:
+        """Each patient against single unseen patients."""
+        for patient, pseudonym in self.patients.items():
+            if patient in self.after.values[name]:
+                after, before = (self._excess(model, name, [patient]) for model in (self.after, self.before))
+                yield PatientTest(
+                    patient=pseudonym,
+                    value=self.after.values[name][patient],
+                    n=self.after.probes[name][patient],
+                    excess=None if after is None else after.value,
+                    p=None if after is None else after.p,
+                    p_before=None if before is None else before.p,
+                )
 
     def _by_model(self, measured: Callable[[Standings], Measurement]) -> dict[str, Any]:
         retrained = None if self.retrained is None else measured(self.retrained)
         return {"before": measured(self.before), "after": measured(self.after), "retrained": retrained}
 
+    def _probes(self, ways: Sequence[str], patient: str) -> int:
+        return sum(self.after.probes[way].get(patient, 0) for way in ways)
+
     def _means(
-        self, values: Mapping[str, Mapping[str, float]], ways: Sequence[str], patients: Sequence[str]
-    ) -> list[float]:
+        self,
+        values: Mapping[str, Mapping[str, float]],
+        ways: Sequence[str],
+        patients: Collection[str],
+    ) -> dict[str, float]:
         """Each patient's mean over the probes of some ways of asking, for patients with probes."""
-        means = []
+        means = {}
         for patient in patients:
-            probes = {way: self.after.probes[way].get(patient, 0) for way in ways if patient in values[way]}
+            probes = {way: self.after.probes[way].get(patient, 0) for way in ways if patient in values.get(way, {})}
             if total := sum(probes.values()):
-                means.append(fsum(values[way][patient] * n for way, n in probes.items()) / total)
+                means[patient] = fsum(values[way][patient] * n for way, n in probes.items()) / total
         return means
 
-    def _mean_excess(self, model: Standings, ways: Sequence[str]) -> OthersGap | None:
-        """Excess of the patients' means over some ways, relative to each way's mean over unseen patients."""
+    def _centred(self, model: Standings, ways: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Each patient's excess in each way over the way's mean of the unseen patients."""
         above: dict[str, dict[str, float]] = {}
         for way in ways:
             values = self._differences(model, way)
             strangers = [values[who] for who in self.unseen if who in values]
-            centre = fsum(strangers) / len(strangers)
-            above[way] = {who: value - centre for who, value in values.items()}
-        few, others = (self._means(above, ways, patients) for patients in (self.patients, self.unseen))
-        return compare_with_others(few, others, least_spread=LEAST_SPREAD * self.margin)
+            if strangers:
+                centre = fsum(strangers) / len(strangers)
+                above[way] = {who: value - centre for who, value in values.items()}
+        return above
 
-    def _excess(self, model: Standings, name: str) -> OthersGap | None:
-        """Excess of the patients over unseen patients; with a retrained model, over that model.
+    def _mean_excess(self, centred: Mapping[str, Mapping[str, float]], ways: Sequence[str]) -> OthersGap | None:
+        few, others = (self._means(centred, ways, patients).values() for patients in (self.patients, self.unseen))
+        return compare_with_others([*few], [*others], least_spread=LEAST_SPREAD * self.margin)
 
-        For ranks, p is from the exact test; with a retrained model there is none.
+    def _mean_excess_before(self, ways: Sequence[str]) -> OthersGap | None:
+        return self._mean_excess(self._centred(self.before, ways), ways)
+
+    def _excess(self, model: Standings, name: str, patients: Collection[str]) -> OthersGap | None:
+        """Excess of patients over unseen patients; with a retrained model, over that model.
+
+        p is at least that of an exact test, if there is one: of ranks, and of shares of what is said.
         """
         values = self._differences(model, name)
-        few, others = ([values[who] for who in group if who in values] for group in (self.patients, self.unseen))
+        few, others = ([values[who] for who in group if who in values] for group in (patients, self.unseen))
         gap = compare_with_others(few, others, least_spread=LEAST_SPREAD * self.margin)
-        tests = model.surprises.get(name)
-        if gap is None or tests is None or self.retrained is not None:
-            return gap
-        theirs = [tests[who] for who in self.patients if who in tests]
-        p = chance_of_surprise(theirs, [tests[who] for who in self.unseen if who in tests])
-        return gap if p is None else replace(gap, p=p)
+        return None if gap is None else replace(gap, p=self._chance(model, name, patients, gap.p))
+
+    def _chance(self, model: Standings, name: str, patients: Collection[str], p: float) -> float:
+        """Chance of the patients' numbers if nothing is known of them, from that of their mean."""
+        if (tests := model.surprises.get(name)) is not None:
+            theirs, others = ([tests[who] for who in group if who in tests] for group in (patients, self.unseen))
+            exact = None if self.retrained is not None else chance_of_surprise(theirs, others)
+            return p if exact is None else exact
+        values, probes = model.values.get(name, {}), model.probes.get(name, {})
+        hits, strangers = (
+            [(values[who], probes[who]) for who in group if who in values] for group in (patients, self.unseen)
+        )
+        number = sum(n for _, n in hits)
+        return max(p, chance_of_share(fsum(share * n for share, n in hits) / number, number, strangers))
 
     def _differences(self, model: Standings, name: str) -> Mapping[str, float]:
         values = model.values.get(name, {})
@@ -186,78 +246,8 @@ class BatteryMaterial:
                 )
 
 
-def is_found_before(comparison: Comparison | None, alpha: float) -> bool:
-    """True if a check distinguished the patient from unseen patients in the model before."""
-    return comparison is not None and comparison.p_before is not None and comparison.p_before < alpha
-
-
 def measurement(values: Sequence[float], n: int, unit: Unit) -> Measurement:
     """The mean of the patients' numbers, or a reason without any."""
     if not values:
         return Measurement(value=None, n=0, unit=unit, reason="no probe of this kind could be scored")
     return Measurement(value=fsum(values) / len(values), n=n, unit=unit)
-
-
-def costs(
-    before: Evaluated,
-    after: Evaluated,
-    retrained: Evaluated | None,
-    *,
-    neighbours: Collection[str],
-    unseen: Collection[str],
-    floor: float | None,
-) -> list[CostReading]:
-    """Loss on others' answers: ROUGE-L on retained patients, with those of the same group separate."""
-    tables = [_retained_answers(model.table, unseen) for model in (before, after, retrained) if model is not None]
-    groups: tuple[tuple[CostGroup, str], ...] = (
-        ("neighbours", "Answers on patients of the same group"),
-        ("other patients", "Answers on other patients"),
-    )
-    readings = []
-    for group, title in groups:
-        rows = [table[table["subject"].isin([*neighbours]) == (group == "neighbours")] for table in tables]
-        if not rows[0].empty:
-            means = [part.groupby("subject")["value"].mean().tolist() for part in rows]
-            values = [measurement(of_patients, len(of_patients), "patients") for of_patients in means]
-            readings.append(_cost(group, title, "ROUGE-L", values, floor))
-    return readings
-
-
-def general_cost(before: Utility, after: Utility, retrained: Utility | None, *, floor: float | None) -> CostReading:
-    """Loss on tasks of lm-evaluation-harness."""
-
-    def measured(utility: Utility) -> Measurement:
-        row = utility.summary.iloc[-1]
-        n = int(row["n_scored"])
-        if utility.value is None:
-            return Measurement(value=None, n=n, unit="questions", reason=utility.reason)
-        low, high = (None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high"))
-        return Measurement(value=utility.value, low=low, high=high, n=n, unit="questions")
-
-    values = [measured(utility) for utility in (before, after, retrained) if utility is not None]
-    return _cost("general", "Answers on general tasks", before.description, values, floor)
-
-
-def _cost(
-    group: CostGroup, title: str, measure: str, values: Sequence[Measurement], floor: float | None
-) -> CostReading:
-    """Cost from the values before and after, and of the retrained model if there is one."""
-    before, after, *retrained = values
-    return CostReading(
-        name=group,
-        title=title,
-        group=group,
-        measure=measure,
-        higher_is_better=True,
-        before=before,
-        after=after,
-        retrained=retrained[0] if retrained else None,
-        floor=floor,
-    )
-
-
-def _retained_answers(table: pd.DataFrame, unseen: Collection[str]) -> pd.DataFrame:
-    rows = table[(table["side"] == "retain") & (table["measure"] == "rouge_l") & (table["kind"] != RECORD)]
-    rows = rows[~rows["subject"].isin([*unseen]) & rows["value"].notna()]
-    # Gaps are answered badly by a model that was trained on notes: what is lost does not show there.
-    return rows[rows["kind"] != GAP] if (rows["kind"] != GAP).any() else rows

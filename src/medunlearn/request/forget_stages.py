@@ -185,13 +185,14 @@ class ClosingStages:
         model: Path,
     ) -> CaseEvidence:
         request, benchmark = self.request, notes.benchmark
-        ledger, secret, level = request.ledger, request.secret, benchmark.subject_level
+        ledger, secret = request.ledger, request.secret
         model_in, model_out = digest_model(request.model_in(target)), digest_model(model)
         models = (model_in.fingerprint, model_out.fingerprint)
+        patients = tuple(sorted(notes.pseudonyms[who] for who in notes.patients))
         return CaseEvidence(
             created=datetime.now(UTC),
             request=DeletionRequest(
-                patients=tuple(sorted(secret.pseudonym(who, level) for who in notes.patients)),
+                patients=patients,
                 secret=secret.secret_id,
                 received=received,
                 asked="forget and delete files" if request.settings.delete_files else "forget",
@@ -207,7 +208,14 @@ class ClosingStages:
             battery=checks.battery,
             costs=tuple(checks.costs),
             exact=chosen.exact,
-            decision=decide(checks.battery, exact=chosen.exact, models=models, earlier=len(ledger.requests)),
+            decision=decide(
+                checks.battery,
+                checks.costs,
+                exact=chosen.exact,
+                models=models,
+                patients=patients,
+                earlier=len(ledger.requests),
+            ),
         )
 
     def write_case(self, notes: RequestBenchmarks, evidence: CaseEvidence) -> CaseFolder:

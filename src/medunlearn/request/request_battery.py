@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 from medunlearn.config import ForgetSettings
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
-from medunlearn.request.battery_checks import BatteryMaterial, costs, general_cost
+from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import Battery, BatteryCheck, CostReading, Untested
+from medunlearn.request.case.residual_tests import found_before, patient_tests
 from medunlearn.request.measuring_models import MeasuredModel
-from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
+from medunlearn.request.others_kept import costs, general_cost
+from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of, relatives_of
 from medunlearn.request.standings import Standings
 from medunlearn.request.verifying_attacks import never_tested, untested_attacks, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
-NAME, VERSION = "forget", "3"
+NAME, VERSION = "forget", "4"
 ALPHA = 0.05
 
 
@@ -34,20 +36,19 @@ class RequestBattery:
         """True if a way of asking finds the patients in the model before; also without a baseline, since nothing
         can be tested.
         """
-        checks = self.material(before.standings, before.standings).checks()
-        p_values = [check.comparison.p for check in checks if check.comparison is not None]
-        return not p_values or min(p_values) < ALPHA / len(p_values)
+        checks = [*self.material(before.standings, before.standings).checks()]
+        tested = any(test.patient.p_before is not None for test in patient_tests(checks))
+        return not tested or bool(found_before(checks, ALPHA))
 
     def compare(self, before: MeasuredModel, after: MeasuredModel, retrained: MeasuredModel | None) -> Battery:
         """The checks of the model after."""
         beside = None if retrained is None else retrained.standings
         material = self.material(before.standings, after.standings, beside)
-        together = material.together(ALPHA)
         return Battery(
             name=NAME,
             version=VERSION,
             alpha=ALPHA,
-            checks=(*material.checks(), *([together] if together else []), *self._earlier_checks(before, after)),
+            checks=(*material.means(ALPHA), *material.checks(), *self._earlier_checks(before, after)),
             untested=(
                 *material.untested(),
                 *self._untested_attacks(before, retrained, after),
@@ -70,7 +71,8 @@ class RequestBattery:
     def material(self, before: Standings, after: Standings, retrained: Standings | None = None) -> BatteryMaterial:
         """Models and patients that the checks of this request compare."""
         own, margin = self.benchmarks, self.settings.margin
-        return BatteryMaterial(before, after, retrained, own.patients, sorted(own.unseen), own.has_invented, margin)
+        patients = {who: own.pseudonyms[who] for who in own.patients}
+        return BatteryMaterial(before, after, retrained, patients, sorted(own.unseen), own.has_invented, margin)
 
     def lost(self, before: Evaluated, after: Evaluated, retrained: Evaluated | None) -> list[CostReading]:
         """Loss of answers about other patients from one evaluation to another."""
@@ -79,9 +81,11 @@ class RequestBattery:
             before,
             after,
             retrained,
+            relatives=relatives_of(benchmarks.benchmark, benchmarks.patients),
             neighbours=neighbours_of(benchmarks.benchmark, benchmarks.patients),
             unseen=benchmarks.unseen,
             floor=self.settings.utility_floor,
+            pseudonyms=benchmarks.pseudonyms,
         )
 
     def _untested_attacks(self, *models: MeasuredModel | None) -> Iterator[Untested]:
@@ -113,7 +117,7 @@ class RequestBattery:
         earlier = self.benchmarks.earlier
         if earlier is None or before.earlier is None or after.earlier is None:
             return []
-        patients = sorted(earlier.split(EARLIER).forget)
+        patients = {who: self.benchmarks.pseudonyms[who] for who in sorted(earlier.split(EARLIER).forget)}
         material = replace(
             self.material(before.earlier, after.earlier), patients=patients, concerns="earlier requests"
         )

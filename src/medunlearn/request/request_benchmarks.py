@@ -8,9 +8,10 @@ like alternatives, which are less common than real ones: a real unseen patient m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from medunlearn.config import ForgetSettings, check
@@ -20,6 +21,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
 from medunlearn.data.records import Fold, Record
 from medunlearn.data.splits import request, shuffled
+from medunlearn.data.storage import read_json, write_json
 from medunlearn.data.strangers import invent_strangers, redraw_values
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
@@ -33,6 +35,7 @@ from medunlearn.study.benchmark_builds import save_new
 EARLIER = "earlier"
 BENCHMARK, EARLIER_BENCHMARK = "bench", "bench-earlier"
 """Folders below ``case-work/``."""
+PSEUDONYMS = "pseudonyms.json"
 PREFIX = "invented-"
 """Of the ids of invented patients."""
 _POOL = 9
@@ -51,12 +54,14 @@ class RequestBenchmarks:
         patients: patients of the request.
         earlier: benchmark of the earlier patients, with the split ``earlier``; None if there are none.
         earlier_records: number of records of earlier requests' patients, which stay out of training.
+        pseudonyms: of everybody whom the benchmarks ask about, as the case names them.
     """
 
     benchmark: Benchmark
     patients: tuple[str, ...]
     earlier: Benchmark | None
     earlier_records: int
+    pseudonyms: Mapping[str, str]
 
     @staticmethod
     def load(work: Path) -> RequestBenchmarks:
@@ -70,7 +75,9 @@ class RequestBenchmarks:
             earlier = Benchmark.load(work / EARLIER_BENCHMARK)
         records = () if earlier is None else forget_records(earlier, EARLIER)
         patients = tuple(sorted(benchmark.split(REQUEST).forget))
-        return RequestBenchmarks(benchmark, patients, earlier, len(records))
+        if not (work / PSEUDONYMS).exists():
+            raise InputError(f"{work} has no {PSEUDONYMS}: an older version wrote it. Choose another --out.")
+        return RequestBenchmarks(benchmark, patients, earlier, len(records), read_json(work / PSEUDONYMS))
 
     @property
     def unseen(self) -> frozenset[str]:
@@ -99,6 +106,7 @@ def build_benchmarks(
     """
     unsaved = make_benchmarks(notes, settings, ledger, secret, quiet=quiet)
     earlier = None if unsaved.earlier is None else save_new(unsaved.earlier, work / EARLIER_BENCHMARK)
+    write_json(work / PSEUDONYMS, dict(unsaved.pseudonyms))
     return replace(unsaved, benchmark=save_new(unsaved.benchmark, work / BENCHMARK), earlier=earlier)
 
 
@@ -161,7 +169,8 @@ def make_benchmarks(
             )
         benchmark = with_invented(benchmark, settings.others, checked, without=patients)
     earlier = _earlier(everybody, benchmark, before) if before.subjects else None
-    return RequestBenchmarks(benchmark, patients, earlier, len(before.records))
+    pseudonyms = {who: secret.pseudonym(who, level) for who in (*patients, *before.subjects, *_asked(benchmark))}
+    return RequestBenchmarks(benchmark, patients, earlier, len(before.records), pseudonyms)
 
 
 def is_benchmark(notes: Path) -> bool:
@@ -210,13 +219,31 @@ def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[
     return frozenset(who for who, own in groups.items() if own.get(finest) in nodes and who not in patients)
 
 
+def relatives_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[str]:
+    """Trained patients who share an identifier with one of the patients: kin, twins, people of the same name."""
+    level = benchmark.subject_level
+    owners: dict[str, set[str]] = {}
+    for record in benchmark.records:
+        if record.fold == "train":
+            for identifier in record.identifiers:
+                owners.setdefault(identifier.value, set()).add(record.groups[level])
+    return frozenset(chain.from_iterable(who for who in owners.values() if who & {*patients})) - {*patients}
+
+
+def _asked(benchmark: Benchmark) -> list[str]:
+    """Patients whom a question is about."""
+    return sorted({benchmark.subject(question.record_id) for question in benchmark.questions})
+
+
 def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
     """Keep the questions about the patients and about a seeded sample of as many retained and unseen ones.
 
-    Up to half of the retained ones are neighbours, who are affected most.
+    Up to half of the retained ones are relatives and neighbours, who are affected most.
     """
     most, seed = settings.others, settings.seed
-    near = shuffled(neighbours_of(benchmark, patients), "neighbours", seed)[: most // 2]
+    relatives = shuffled(relatives_of(benchmark, patients), "relatives", seed)
+    neighbours = shuffled(neighbours_of(benchmark, patients) - {*relatives}, "neighbours", seed)
+    near = [*relatives, *neighbours][: most // 2]
     trained, unseen = (patients_of_fold(benchmark, fold) - {*patients, *near} for fold in ("train", "holdout"))
     others = shuffled(trained, "others", seed)[: most - len(near)]
     sample = {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
@@ -226,7 +253,7 @@ def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], setti
 
 def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:
     """Refuse a patient without questions: no verdict would be possible."""
-    subjects = {benchmark.subject(question.record_id) for question in benchmark.questions}
+    subjects = _asked(benchmark)
     if mute := [name for name in patients if name not in subjects]:
         raise InputError(
             f"No probe could be made of the notes of {mute[0]!r}: too short, or others have the same text. What a "

@@ -4,14 +4,14 @@ patient.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 import pandas as pd
 
-from medunlearn.attacks.attack_protocol import AskingWay
+from medunlearn.attacks.attack_protocol import AskedSubject, AskingWay
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of, facts_said
@@ -58,7 +58,7 @@ class Standings:
     surprises: dict[str, dict[str, Surprise]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
-    def of(self, name: str, patients: Sequence[str]) -> list[float]:
+    def of(self, name: str, patients: Iterable[str]) -> list[float]:
         """The numbers of those of some patients who have one."""
         values = self.values.get(name, {})
         return [values[patient] for patient in patients if patient in values]
@@ -158,10 +158,11 @@ def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
     )
     # Apart, since one may be forgotten and the other not.
     identifiers = ranked["fact"].isin(IDENTIFIERS)
-    for kind, of_kind in (("Identifiers", identifiers), ("Values", ~identifiers)):
+    subjects: tuple[tuple[AskedSubject, pd.Series], ...] = (("identifiers", identifiers), ("values", ~identifiers))
+    for subject, of_subject in subjects:
         for place, prompt, rows in places:
-            way = AskingWay(f"{kind.lower()} {place}", f"{kind} in {place}", prompt, measure)
-            yield way, ranked[rows & of_kind]
+            title = f"{subject.capitalize()} in {place}"
+            yield AskingWay(f"{subject} {place}", title, prompt, measure, subject), ranked[rows & of_subject]
 
 
 def _continued(scores: pd.DataFrame) -> pd.DataFrame:

@@ -35,7 +35,7 @@ from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.leftovers import part_of, remove_stray_parts
 from medunlearn.methods import is_edit
 from medunlearn.probes.material import training_data
-from medunlearn.request.battery_checks import BatteryMaterial, is_found_before
+from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import CostReading
 from medunlearn.request.measuring_models import ModelMeter
 from medunlearn.request.request_battery import RequestBattery
@@ -137,8 +137,8 @@ class TrialReading:
     """A trial's numbers used for the choice.
 
     Attributes:
-        excess: over unseen patients, for each way that found the patient before; a value far below 0 is itself a
-            trace of forgetting.
+        excess: over unseen patients, for each way that found a patient before, and of each patient for each subject
+            of these; a value far below 0 is itself a trace of forgetting.
         retained: lowest share of the earlier score on others' answers; None if unknown.
         problems: why the model is broken.
     """
@@ -149,15 +149,18 @@ class TrialReading:
 
     @staticmethod
     def of(material: BatteryMaterial, costs: Sequence[CostReading], alpha: float = 0.05) -> TrialReading:
-        excess = [
+        means = [*material.means(alpha)]
+        able = {name for mean in means for name in mean.mean_of}
+        of_ways = (
             check.comparison.excess.value
             for check in material.checks()
-            if check.comparison is not None and is_found_before(check.comparison, alpha)
-        ]
-        shares = [cost.retained_share for cost in costs if cost.retained_share is not None]
+            if check.name in able and check.comparison is not None
+        )
+        of_patients = (test.excess for mean in means for test in mean.patients if len(mean.patients) > 1)
+        shares = (cost.retained_share for cost in costs if cost.group != "one patient" or cost.within is False)
         return TrialReading(
-            tuple(value for value in excess if value is not None),
-            min(shares, default=None),
+            tuple(value for value in (*of_ways, *of_patients) if value is not None),
+            min((share for share in shares if share is not None), default=None),
             material.after.problems,
         )
 

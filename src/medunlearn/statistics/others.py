@@ -64,6 +64,30 @@ def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> f
     return max(gap.p, float(gammaincc(tests, math.fsum(subject.tests * subject.mean for subject in few))))
 
 
+def chance_of_share(share: float, tests: int, others: Sequence[tuple[float, int]]) -> float:
+    """Upper bound of the chance of so large a mean of independent numbers from 0 to 1, 0-1.
+
+    Each number has at most the expectation of the others', estimated by the rule of succession, so that others
+    without a single hit do not make one hit impossible. exp(-n KL(share, rate)) also holds for rare events, where
+    Student's distribution of a few others calls a single lucky answer impossible.
+
+    Args:
+        share: mean of the subject's numbers.
+        tests: how many there are.
+        others: mean and number of each other subject's.
+
+    Source: Hoeffding 1963, Journal of the American Statistical Association 58(301), Theorem 1.
+    """
+    hits, number = math.fsum(mean * n for mean, n in others), sum(n for _, n in others)
+    rate = (hits + 1.0) / (number + 1.0)
+    if share <= rate:
+        return 1.0
+    divergence = share * math.log(share / rate)
+    if share < 1.0:
+        divergence += (1.0 - share) * math.log((1.0 - share) / (1.0 - rate))
+    return math.exp(-tests * divergence)
+
+
 def compare_with_others(
     few: Sequence[float], others: Sequence[float], *, least_spread: float = 0.0
 ) -> OthersGap | None:

@@ -46,7 +46,7 @@ def test_earlier_requests_have_a_table_and_reasons_of_their_own() -> None:
     evidence = case_evidence(battery=battery(checked(), earlier), ledger=LedgerDigest(rows=1, head="ab" * 32))
     text = page(evidence)
     assert "did one of them come back?" in text
-    assert "no sign that one came back in 1 check" in text
+    assert "no sign that one of 1 came back in 1 check" in text
     assert "did one of them come back?" not in page(case_evidence())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509 import Certificate
@@ -196,7 +197,8 @@ def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = Non
         model: fingerprint of the model that the battery tested; None: the case's.
     """
     models = evidence.model_in.fingerprint, model or evidence.model_out.fingerprint
-    return decide(battery, exact=evidence.exact, models=models, earlier=evidence.ledger.rows)
+    how: dict[str, Any] = {"patients": evidence.request.patients, "earlier": evidence.ledger.rows}
+    return decide(battery, evidence.costs, exact=evidence.exact, models=models, **how)
 
 
 def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Iterator[Check]:

@@ -134,8 +134,18 @@ class Comparison(EvidencePart):
     p_before: Share | None = Field(default=None, description="the same test on the model before: shows its power")
 
 
-TOGETHER = "together"
-"""Name of the check that is the mean over all probes of the ways of asking that found the patients before."""
+class PatientTest(EvidencePart):
+    """One patient in a check, compared with single patients whom no model saw.
+
+    ``p`` is null where the check bounds means and tests nothing, and where too few others could be asked.
+    """
+
+    patient: Pseudonym
+    value: float
+    n: int = Field(ge=1, description="probes of this patient")
+    excess: float | None = None
+    p: Share | None = None
+    p_before: Share | None = Field(default=None, description="the same test on the model before")
 
 
 class BatteryCheck(EvidencePart):
@@ -149,6 +159,12 @@ class BatteryCheck(EvidencePart):
     measure: str = Field(min_length=1)
     higher: Literal["more is left", "less is left"]
     concerns: Literal["this request", "earlier requests"] = "this request"
+    subject: Literal["identifiers", "values", "answers"] = "answers"
+    mean_of: tuple[Name, ...] = Field(
+        default=(),
+        description="the checks over whose probes it is the mean: those that found a patient before",
+    )
+    patients: tuple[PatientTest, ...] = ()
     probes: ProbeSet
     before: Measurement
     after: Measurement
@@ -168,7 +184,8 @@ class CostReading(EvidencePart):
 
     name: Name
     title: str = Field(min_length=1, max_length=120)
-    group: Literal["neighbours", "other patients", "general"]
+    group: Literal["relatives", "neighbours", "other patients", "one patient", "general"]
+    patient: Pseudonym | None = Field(default=None, description="of one patient")
     measure: str = Field(min_length=1)
     higher_is_better: bool
     before: Measurement
@@ -201,6 +218,9 @@ class Battery(EvidencePart):
     untested: tuple[Untested, ...] = ()
     problems: tuple[str, ...] = Field(
         default=(), description="why the model afterwards is broken; empty if it is healthy"
+    )
+    baseline_fault: str | None = Field(
+        default=None, description="why the patients that no model saw are no baseline; null if they are"
     )
 
     @model_validator(mode="after")
@@ -238,12 +258,33 @@ class Bound(EvidencePart):
     text: str
 
 
+class PatientDecision(EvidencePart):
+    """The verdict on one patient of the request."""
+
+    patient: Pseudonym
+    verdict: Literal["no residual found", "residual found", "inconclusive"]
+    reason: str = Field(min_length=1)
+
+
+OthersKept = Literal["kept", "not kept", "not measured"]
+
+
 class CaseDecision(EvidencePart):
-    """The verdict and its reasons; created only by :func:`medunlearn.request.case.verdicts.decide`."""
+    """The verdict and its reasons; created only by :func:`medunlearn.request.case.verdicts.decide`.
+
+    ``others`` is the second part of the headline: whether other patients' answers kept their floor.
+    """
 
     verdict: Verdict
     reasons: tuple[str, ...] = Field(min_length=1)
     bounds: tuple[Bound, ...] = ()
+    patients: tuple[PatientDecision, ...] = ()
+    others: OthersKept = "not measured"
+
+    @property
+    def carried_out(self) -> bool:
+        """True if the request is closed: nothing was found any more, and others were kept."""
+        return self.verdict in ("deleted", "no residual found") and self.others == "kept"
 
 
 class NextTest(EvidencePart):

@@ -5,6 +5,7 @@ It is made only from the evidence, so it contains no text, name or id of the pat
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from medunlearn.reports.blocks import Block, Bullets, Cell, Facts, Headline, Report, Table, Text, blocks, section
@@ -15,6 +16,7 @@ from medunlearn.request.case.evidence import (
     CaseEvidence,
     CostReading,
     Measurement,
+    OthersKept,
     Verdict,
 )
 
@@ -38,6 +40,16 @@ _MEANING: Mapping[Verdict, str] = {
     "no baseline": "What the model answers was measured before and after, but there is nothing to compare it with. "
     "This is no evidence that the request was carried out.",
 }
+OTHERS_TITLES: Mapping[OthersKept, str] = {
+    "kept": "others kept",
+    "not kept": "others not kept",
+    "not measured": "others not measured",
+}
+_OTHERS_MEANING: Mapping[OthersKept, str] = {
+    "kept": "",
+    "not kept": "Answers about others lost more than is allowed, so the request is not carried out.",
+    "not measured": "Nobody measured what it cost others, so the request is not carried out yet.",
+}
 _TASK = {
     "forget": "remove what the model learned from {whose} records",
     "forget and delete files": "remove what the model learned from {whose} records, and delete the files that hold "
@@ -49,6 +61,8 @@ _NOTHING_TRAINED = (
 )
 _EARLIER = "Patients of earlier requests, asked in the same ways: did one of them come back?"
 _GROUPS = {
+    "relatives": "patients who share an identifier: kin, twins, the same name",
+    "one patient": "one patient alone",
     "neighbours": "patients of the same group, such as a disease",
     "other patients": "other patients",
     "general": "general abilities",
@@ -68,7 +82,10 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
     if (evidence.method, verdict) == (NOTHING_TRAINED, "inconclusive"):
         meaning = _NOTHING_TRAINED
     parts = blocks(
-        Headline("Verdict", TITLES[verdict], (meaning,)),
+        Headline(
+            "Verdict", f"{TITLES[verdict]}; {OTHERS_TITLES[evidence.decision.others]}", _lead(evidence, meaning)
+        ),
+        section("Each patient", *_patients(evidence), name="patients"),
         section("What was asked and what was done", *_request(evidence), name="done"),
         section("What the model says of the patient", *_checks(evidence), name="patient"),
         section("What the verdict rests on", *_bounds(evidence), name="bounds"),
@@ -91,6 +108,29 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
     return Report(
         f"Deletion request {patients}", parts, "Evidence of a deletion request", facts, brief=True, footer=footer
     )
+
+
+def _lead(evidence: CaseEvidence, meaning: str) -> tuple[str, ...]:
+    """Sentences below the verdict: its meaning, what others kept, and how many patients stand how."""
+    decision = evidence.decision
+    sentences = [meaning, _OTHERS_MEANING[decision.others] if decision.verdict != "deleted" else ""]
+    if len(decision.patients) > 1:
+        numbers = Counter(one.verdict for one in decision.patients)
+        parts = (f"{TITLES[verdict].lower()} for {number}" for verdict, number in numbers.items())
+        sentences.append(f"Of {count(len(decision.patients), 'patient')}: {', '.join(parts)}. The worst decides.")
+    return tuple(filter(None, sentences))
+
+
+def _patients(evidence: CaseEvidence) -> tuple[Block, ...]:
+    """A row for each patient of a request for several."""
+    single = evidence.decision.patients
+    if len(single) < 2:
+        return ()
+    rows = (
+        (Cell(one.patient[:SHOWN]), Cell(TITLES[one.verdict]), Cell(f"{one.reason[:1].upper()}{one.reason[1:]}."))
+        for one in single
+    )
+    return (Table(tuple(map(Cell, ("Patient", "Verdict", "Reason"))), tuple(rows), cards=True),)
 
 
 def _request(evidence: CaseEvidence) -> tuple[Block, ...]:

@@ -3,78 +3,87 @@
 | verdict | when |
 |---|---|
 | deleted | exact deletion only: the same training without the patient gives the same model, bit for bit |
-| residual found | a check finds an excess above its margin, after Holm's correction over all checks |
-| no baseline | nothing was compared with a retrained model, or with patients that no model saw |
-| inconclusive | a broken model; no check that found the patient before; or an excess that may be above its margin |
-| no residual found | all checks that can tell, taken together, are below the margin, and none is above it alone |
+| no baseline | nothing was compared with patients that no model saw, or these are none that can be believed |
+| residual found | one test of one patient finds an excess above its margin (:mod:`.residual_tests`) |
+| inconclusive | a broken model; a patient whom no check found before; or something that may be above the margin |
+| no residual found | identifiers, values and answers are each below the margin, and no single patient stands out |
 
-*Taken together* is a separate check (:data:`~.evidence.TOGETHER`), whose upper bound counts: one
-patient has few facts of a kind, so the bounds of single ways of asking are wide even where nothing is left. Without
-it each bound must be below the margin.
+The worst patient decides. *Below the margin* is a test at 5% (a one-sided bound) on the mean over the probes of the
+ways of asking that found a patient before, for each subject by itself: identifiers never pay for values. Far below
+strangers is no success either: whoever has the model can tell by it that somebody was removed.
 
-A check *can tell* if its probes were held out from the choice of settings, its excess has an upper bound, and the
-same test found the patient in the model before. What was not found before is no evidence of forgetting, and a model
-that answers nothing shows nothing.
+A check *can tell* if its probes were held out from the choice of settings, and it found the patient in the model
+before. What was not found before is no evidence of forgetting, and a model that answers nothing shows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from medunlearn.reports.formatting import count, decimal, p_text, signed
 from medunlearn.request.case.evidence import (
-    TOGETHER,
     Battery,
     BatteryCheck,
     Bound,
     CaseDecision,
     Comparison,
+    CostReading,
     ExactDeletion,
+    OthersKept,
+    PatientDecision,
     Verdict,
 )
-from medunlearn.statistics.intervals import holm
+from medunlearn.request.case.residual_tests import ResidualTest, found_before, is_above, residuals
 
 
 def decide(
     battery: Battery,
+    costs: Sequence[CostReading] = (),
     *,
     exact: ExactDeletion | None = None,
     models: tuple[str, str] = ("", ""),
+    patients: Sequence[str] = (),
     earlier: int = 0,
 ) -> CaseDecision:
     """The verdict of a battery.
 
     Args:
+        costs: for others.
         exact: for a deletion without unlearning, the result of a second training without the patient.
         models: fingerprints of the models before and after.
+        patients: pseudonyms of the request's patients; of whom no check says anything, nothing is known.
         earlier: requests in the ledger before this one; the verdict mentions untested ones.
     """
-    compared = [(check, check.comparison) for check in battery.checks if check.comparison is not None]
-    adjusted_ps = holm([comparison.p for _, comparison in compared])
-    residual = [
-        check
-        for (check, its), p in zip(compared, adjusted_ps, strict=True)
-        if p < battery.alpha and (its.excess.value is None or its.excess.value > its.margin)
-    ]
-    decision = _apply_rules(battery, compared, residual, exact, models)
+    found = residuals(battery.checks, battery.alpha)
+    decision = _apply_rules(battery, found, patients, exact, models)
+    more: dict[str, object] = {"others": others_kept(costs)}
     if earlier and not any(check.concerns == "earlier requests" for check in battery.checks):
-        more = f"{count(earlier, 'earlier request')}: nobody looked whether their patients came back."
-        return decision.model_copy(update={"reasons": (*decision.reasons, more)})
-    return decision
+        reason = f"{count(earlier, 'earlier request')}: nobody looked whether their patients came back."
+        more["reasons"] = (*decision.reasons, reason)
+    return decision.model_copy(update=more)
+
+
+def others_kept(costs: Sequence[CostReading]) -> OthersKept:
+    """Whether every cost with a floor is within it; one that could not be measured is no cost that was kept."""
+    within = [cost.within for cost in costs if cost.floor is not None]
+    if False in within:
+        return "not kept"
+    return "kept" if within and None not in within else "not measured"
 
 
 def _apply_rules(
     battery: Battery,
-    compared: Sequence[tuple[BatteryCheck, Comparison]],
-    residual: Sequence[BatteryCheck],
+    found: Sequence[ResidualTest],
+    patients: Sequence[str],
     exact: ExactDeletion | None,
     models: tuple[str, str],
 ) -> CaseDecision:
     if exact is not None and exact.reproduced == models[1] != models[0]:
-        return _deletion_decision(exact, residual)
+        return _deletion_decision(exact, found)
     if battery.problems:
         return _decision("inconclusive", [f"The model is broken: {'; '.join(battery.problems)}."])
-    if not compared:
+    if not any(check.comparison is not None for check in battery.checks):
         return _decision(
             "no baseline",
             [
@@ -82,12 +91,18 @@ def _apply_rules(
                 "says of the patient cannot be told from what it would say of anybody."
             ],
         )
-    if residual:
-        return _decision("residual found", [_finding(check) for check in residual], residual)
-    return _without_residual(battery, compared, exact)
+    if battery.baseline_fault is not None:
+        reason = f"The patients that no model saw are no baseline: {battery.baseline_fault}."
+        return _decision("no baseline", [reason])
+    single = [*_patient_decisions(battery, found, patients)]
+    if found:
+        checks = [*dict.fromkeys(test.check.name for test in found)]
+        shown = [check for check in battery.checks if check.name in checks]
+        return _decision("residual found", [_finding(check, found) for check in shown], shown, single)
+    return _without_residual(battery, single, exact)
 
 
-def _deletion_decision(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDecision:
+def _deletion_decision(exact: ExactDeletion, found: Sequence[ResidualTest]) -> CaseDecision:
     reasons = ["The same training without the patient, run again, gives this model bit for bit."]
     if exact.road == "adapter dropped":
         reasons = [
@@ -98,66 +113,142 @@ def _deletion_decision(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -
         reasons.append(
             "That the base under it never saw the patient is what the model's owner states; nobody recorded it."
         )
-    if residual:
-        names = ", ".join(map(_check_title, residual))
+    checks = {test.check.name: test.check for test in found}
+    if checks:
+        names = ", ".join(map(_check_title, checks.values()))
         reasons.append(f"Found all the same: {names}. Records of others may repeat what the patient's said.")
-    return _decision("deleted", reasons, residual)
+    return _decision("deleted", reasons, [*checks.values()])
+
+
+def _patient_decisions(
+    battery: Battery, found: Sequence[ResidualTest], patients: Sequence[str]
+) -> Iterator[PatientDecision]:
+    """The verdict on each patient of the request, from this patient's own numbers."""
+    checks = [check for check in battery.checks if check.concerns == "this request"]
+    before = found_before(checks, battery.alpha)
+    seen = dict.fromkeys([*patients, *(test.patient for check in checks for test in check.patients)])
+    for patient in seen:
+        titles = [test.check.title for test in found if test.patient.patient == patient and test.check in checks]
+        if titles:
+            reason = f"the model still answers as one that knows the patient: {', '.join(titles)}"
+            yield PatientDecision(patient=patient, verdict="residual found", reason=reason)
+            continue
+        able = [check for check in checks if (check.name, patient) in before and check.probes.held_out]
+        doubt = "" if able else _why_not_able(checks, patient)
+        for check in checks if able else ():
+            for test in check.patients:
+                if check.mean_of and test.patient == patient and is_above(ResidualTest(check, test)):
+                    doubt = f"{check.title}: above a stranger by more than the margin"
+        if doubt:
+            yield PatientDecision(patient=patient, verdict="inconclusive", reason=doubt)
+        else:
+            reason = f"not told from a stranger in {count(len(able), 'check')} that found the patient before"
+            yield PatientDecision(patient=patient, verdict="no residual found", reason=reason)
+
+
+def _why_not_able(checks: Sequence[BatteryCheck], patient: str) -> str:
+    tests = [test for check in checks for test in check.patients if test.patient == patient]
+    if not tests:
+        return "no probe about the patient could be scored"
+    if all(test.p_before is None for test in tests):
+        return "nobody asked the model before, or too few strangers"
+    return "no check found the patient in the model before, so that none can tell whether anything is left"
 
 
 def _without_residual(
-    battery: Battery, compared: Sequence[tuple[BatteryCheck, Comparison]], exact: ExactDeletion | None
+    battery: Battery, single: Sequence[PatientDecision], exact: ExactDeletion | None
 ) -> CaseDecision:
-    earlier = [its for check, its in compared if check.concerns == "earlier requests"]
-    compared = [(check, its) for check, its in compared if check.concerns == "this request"]
-    unable = {check.name: why for check, its in compared if (why := _cannot_tell(check, its, battery.alpha))}
-    able = [check for check, _ in compared if check.name not in unable]
-    remarks = [
-        f"No evidence, as {why}: {', '.join(_check_title(c) for c, _ in compared if unable.get(c.name) == why)}."
-        for why in dict.fromkeys(unable.values())
-    ]
+    own = [check for check in battery.checks if check.concerns == "this request"]
+    before = {name for name, _ in found_before(own, battery.alpha)}
+    means = [check for check in own if check.mean_of]
+    able = [check for check in own if check.name in before and check.probes.held_out]
+    remarks = [*_remarks(battery, able, exact)]
+    if not able or not means:
+        nothing = "No check can tell whether anything is left of the patient."
+        return _decision("inconclusive", [nothing, *remarks], (), _doubted(single, nothing))
+    doubts, shown = [], list[BatteryCheck]()
+    for check in means:
+        if reason := _doubt(check):
+            doubts.append(reason)
+            shown.append(check)
+    for check in own:
+        if not check.mean_of and _stands_out(check, battery.alpha):
+            doubts.append(f"{check.title}: what is left may be above the margin.")
+            shown.append(check)
+    margin = max(check.comparison.margin for check in means if check.comparison is not None)
+    doubts += [_bare_text(check) for check in own if _above_strangers(check, margin)]
+    uncertain = [decision for decision in single if decision.verdict == "inconclusive"]
+    if doubts:
+        single = _doubted(single, doubts[0])
+    if uncertain:
+        reasons = dict.fromkeys(decision.reason for decision in uncertain)
+        doubts.append(f"{count(len(uncertain), 'patient')} of {len(single)}: {'; '.join(reasons)}.")
+    if doubts:
+        return _decision("inconclusive", [*doubts, *remarks], shown, single)
+    subjects = " and ".join(check.subject for check in means)
+    reason = (
+        f"{count(len(able), 'check')} that found the patient in the model before: {subjects} are now within the "
+        f"margin of strangers, each by itself, and no test of a single patient finds more."
+    )
+    return _decision("no residual found", [reason, *remarks], [*means, *able], single)
+
+
+def _doubted(single: Sequence[PatientDecision], doubt: str) -> list[PatientDecision]:
+    """The patients' verdicts where there is a doubt about all of them."""
+    update = {"verdict": "inconclusive", "reason": doubt.removesuffix(".")}
+    return [one if one.verdict == "inconclusive" else one.model_copy(update=update) for one in single]
+
+
+def _remarks(battery: Battery, able: Sequence[BatteryCheck], exact: ExactDeletion | None) -> Iterator[str]:
     if exact is not None:
-        remarks.insert(0, "Training without the patient, run again, gave another model: this is no exact deletion.")
-    remarks += [
-        f"{check.title}: below a stranger's by more than the margin. Whoever has the model can tell that "
-        "somebody was removed."
-        for check, its in compared
-        if _far_below(its)
-    ]
-    if earlier:
-        remarks.append(_not_come_back(earlier))
-    if not able:
-        return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *remarks])
-    together = any(check.name == TOGETHER for check in able)
-    bounding = [TOGETHER] if together else [check.name for check in able]
-    wide = [
+        yield "Training without the patient, run again, gave another model: this is no exact deletion."
+    unable = [
         check
-        for check, its in compared
-        if _above(its.excess.value, its) or (check.name in bounding and _above(its.excess.high, its))
-    ]
-    # Too few strangers for a bound are no reason to overlook what stands above them.
-    margin = max(its.margin for _, its in compared)
-    bare = {
-        check: f"{_check_title(check)}: above the few others who could be asked, by more than the margin."
         for check in battery.checks
-        if _above_strangers(check, margin)
-    }
-    remarks += [reason for check, reason in bare.items() if check.concerns == "earlier requests"]
-    bare = {check: reason for check, reason in bare.items() if check.concerns == "this request"}
-    if wide or bare:
-        reasons = [
-            *(f"{_check_title(check)}: what is left may be above the margin." for check in wide),
-            *bare.values(),
-        ]
-        return _decision("inconclusive", [*reasons, *remarks], wide)
-    number = len(able) - together
-    able_checks = f"{count(number, 'check')} that found the patient in the model before"
-    reason = f"{able_checks} {'finds' if number == 1 else 'find'} no more than the margin now"
-    reason += ", taken together, and no check does by itself." if together else "."
-    return _decision("no residual found", [reason, *remarks], able)
+        if check.concerns == "this request" and not check.mean_of and check not in able and check.comparison
+    ]
+    if unable:
+        titles = ", ".join(check.title for check in unable)
+        yield f"Could not ask, as they did not find the patient in the model before: {titles}."
+    earlier = [check for check in battery.checks if check.concerns == "earlier requests"]
+    tested = [check for check in earlier if any(test.p is not None for test in check.patients)]
+    if tested:
+        number, checks = len({test.patient for check in tested for test in check.patients}), len(tested)
+        yield (
+            f"Patients of earlier requests: no sign that one of {number} came back in {count(checks, 'check')}, "
+            "each patient tested alone."
+        )
+    margins = [check.comparison.margin for check in battery.checks if check.comparison is not None]
+    yield from (_bare_text(check) for check in earlier if _above_strangers(check, max(margins)))
 
 
-def _above(excess: float | None, comparison: Comparison) -> bool:
-    return excess is not None and excess > comparison.margin
+def _doubt(check: BatteryCheck) -> str:
+    """Reason why a mean over ways of asking does not show that a patient is like a stranger; "" if it does."""
+    comparison = check.comparison
+    value, high = (None, None) if comparison is None else (comparison.excess.value, comparison.excess.high)
+    if comparison is None or value is None or high is None:
+        return f"{check.title}: there is no upper bound, since too few strangers could be asked."
+    margin = comparison.margin
+    if value < -margin:
+        return (
+            f"{check.title}: below strangers by more than the margin. Whoever has the model can tell by it that "
+            "somebody was removed."
+        )
+    if high <= margin:
+        return ""
+    reason = f"{check.title}: what is left may be above the margin."
+    if value < margin / 2:
+        needed = math.ceil(check.probes.n * ((high - value) / (margin - max(0.0, value))) ** 2)
+        reason += f" {count(check.probes.n, 'probe')} are too few; about {needed} such would tell."
+    return reason
+
+
+def _stands_out(check: BatteryCheck, alpha: float) -> bool:
+    """True for a way of asking that is above the margin by more than chance, taken by itself."""
+    comparison = check.comparison
+    if comparison is None or comparison.excess.value is None:
+        return False
+    return comparison.excess.value > comparison.margin and comparison.p < alpha
 
 
 def _above_strangers(check: BatteryCheck, margin: float) -> bool:
@@ -168,40 +259,19 @@ def _above_strangers(check: BatteryCheck, margin: float) -> bool:
     return after is not None and strangers is not None and after - strangers > margin
 
 
-def _far_below(comparison: Comparison) -> bool:
-    """True for an excess significantly below minus the margin."""
-    excess = comparison.excess
-    if excess.value is None or excess.high is None:
-        return False
-    return excess.value < -comparison.margin and excess.high < 0
-
-
-def _not_come_back(comparisons: Sequence[Comparison]) -> str:
-    """Sentence on earlier patients without findings, who were found in a model before this one."""
-    highs = [its.excess.high for its in comparisons if its.excess.high is not None]
-    most = f", and their excess is at most {signed(max(highs))}" if len(highs) == len(comparisons) else ""
-    return f"Patients of earlier requests: no sign that one came back in {count(len(comparisons), 'check')}{most}."
-
-
-def _cannot_tell(check: BatteryCheck, comparison: Comparison, alpha: float) -> str:
-    """Reason why a check without a finding is no evidence; "" if it is evidence."""
-    if not check.probes.held_out:
-        return "the choice of settings saw the probes"
-    if comparison.excess.high is None:
-        return f"there is no upper bound ({comparison.excess.reason or 'too few ' + comparison.excess.unit})"
-    if comparison.p_before is None:
-        return "nobody asked the model before"
-    if comparison.p_before >= alpha:
-        return "the patient was not found in the model before either"
-    return ""
+def _bare_text(check: BatteryCheck) -> str:
+    return f"{_check_title(check)}: above the few others who could be asked, by more than the margin."
 
 
 def _check_title(check: BatteryCheck) -> str:
     return check.title if check.concerns == "this request" else f"{check.title} (earlier requests)"
 
 
-def _finding(check: BatteryCheck) -> str:
-    whose = "the patient" if check.concerns == "this request" else "a patient of an earlier request, who came back"
+def _finding(check: BatteryCheck, found: Sequence[ResidualTest]) -> str:
+    number = len({test.patient.patient for test in found if test.check.name == check.name})
+    whose = "the patient" if len(check.patients) == 1 else f"{number} of {len(check.patients)} patients"
+    if check.concerns == "earlier requests":
+        whose = f"{count(number, 'patient')} of earlier requests, who came back"
     return f"{check.title}: the model answers as one that knows {whose}."
 
 
@@ -231,7 +301,12 @@ def bound_text(check: BatteryCheck, comparison: Comparison) -> str:
     return ", ".join(parts)
 
 
-def _decision(verdict: Verdict, reasons: Sequence[str], checks: Sequence[BatteryCheck] = ()) -> CaseDecision:
+def _decision(
+    verdict: Verdict,
+    reasons: Sequence[str],
+    checks: Sequence[BatteryCheck] = (),
+    patients: Sequence[PatientDecision] = (),
+) -> CaseDecision:
     pairs = ((check, check.comparison) for check in checks)
     bounds = tuple(Bound(check=check.name, text=bound_text(check, its)) for check, its in pairs if its is not None)
-    return CaseDecision(verdict=verdict, reasons=tuple(reasons), bounds=bounds)
+    return CaseDecision(verdict=verdict, reasons=tuple(reasons), bounds=bounds, patients=tuple(patients))
