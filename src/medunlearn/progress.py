@@ -1,9 +1,11 @@
-"""Progress bars with rate and remaining time; hidden without a terminal."""
+"""Progress: bars with rate and remaining time on a terminal, a line a minute elsewhere, as in a log."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from rich.console import Console
 from rich.progress import (
@@ -33,12 +35,15 @@ class _Rate(ProgressColumn):
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
     """Context with a bar on standard error; yields ``advance(n=1, note="")``, with the note after the bar.
 
-    Nothing is shown when standard error is not a terminal. A nested bar is shown below the outer one, and removed
-    at the end of its block.
+    A nested bar is shown below the outer one, and removed at the end of its block. When standard error is not a
+    terminal, work that takes longer prints a line a minute.
     """
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield lambda steps=1, note="": None
+        return
+    if not console.is_terminal:
+        yield _Lines(printable_line(what), total)
         return
     if _open:  # two displays would write over each other
         with _bar(_open[-1], what, total) as advance:
@@ -66,6 +71,36 @@ def remark(line: str, *, quiet: bool = False) -> None:
     if not quiet:
         console = _open[-1].console if _open else Console(stderr=True, soft_wrap=True)
         console.print(Text.assemble((">", "dim"), f" {printable(line)}"))
+
+
+MINUTE = 60.0
+
+
+class _Lines:
+    """Progress as lines for a log: ``fine-tuning: 40% (120 of 300), 5 minutes left``, at most one a minute."""
+
+    last: ClassVar[float] = 0.0
+    """When the last line was printed, of any work: nested work shares the minute."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what, self.total, self.steps, self.start = what, total, 0, time.monotonic()
+        _Lines.last = _Lines.last or self.start
+
+    def __call__(self, steps: int = 1, note: str = "") -> None:
+        self.steps += steps
+        now = time.monotonic()
+        if now - max(_Lines.last, self.start) < MINUTE or not 0 < self.steps < self.total:
+            return
+        _Lines.last = now
+        share, left = self.steps / self.total, (now - self.start) * (self.total / self.steps - 1.0)
+        words = f"{self.what}: {share:.0%} ({self.steps:,} of {self.total:,}), {_duration(left)} left"
+        remark(f"{words}, {note}" if note else words)
+
+
+def _duration(seconds: float) -> str:
+    """A time in whole minutes or hours: ``5 minutes``."""
+    number, unit = (round(seconds / 3600), "hour") if seconds >= 5400 else (max(1, round(seconds / 60)), "minute")
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 @contextmanager
