@@ -29,7 +29,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.load import load_model
 from medunlearn.models.precision import autocast
 from medunlearn.request.battery_rerun import BatteryRerun
-from medunlearn.request.case.evidence import TOGETHER, BatteryCheck
+from medunlearn.request.case.evidence import BatteryCheck
 from medunlearn.request.case.signing_keys import make_key
 from medunlearn.request.case.verdicts import decide
 from medunlearn.request.forget_request import BEFORE
@@ -122,9 +122,10 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, checks in batteries.items():
         found[name] = decide(checks).verdict
-        together = next((one.comparison for one in checks.checks if one.name == TOGETHER), None)
-        found[f"{name} excess"] = together and together.excess.value
-        found[f"{name} most"] = together and together.excess.high
+        means = [one.comparison.excess for one in checks.checks if one.mean_of and one.comparison is not None]
+        widest = max(means, key=lambda excess: excess.high, default=None)
+        found[f"{name} excess"] = widest and widest.value
+        found[f"{name} most"] = widest and widest.high
     facts = now.evaluated.facts
     p = facts[facts["subject"].isin(notes.unseen)]["p"].dropna()
     # A rank among n is uniform on 1/n, 2/n, ..., 1: half a step less is centred.
@@ -156,7 +157,7 @@ def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, A
     row: dict[str, Any] = {"request": number, "verdict": evidence.decision.verdict, "method": evidence.method}
     for name in (
         *("identifiers answers", "identifiers notes", "values answers", "values notes"),
-        *("together", "said completion", "earlier identifiers notes", "earlier values notes"),
+        *("all identifiers", "all values", "said completion", "earlier identifiers notes", "earlier values notes"),
     ):
         check = checks.get(name)
         if check is not None and check.comparison is not None:
