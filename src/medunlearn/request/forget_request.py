@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -32,8 +33,10 @@ from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]
 REQUEST_FILE = "request.json"
-BEFORE, RETRAINED, RERUNS = "before", "retrained", "reruns"
-"""Runs in ``case-work/``: the model that went in, the retrained one, and a folder of those tested afterwards."""
+BEFORE, RETRAINED, AFTER, RERUNS = "before", "retrained", "after", "reruns"
+"""Runs in ``case-work/``: the model that went in, the retrained one, the result of an exact deletion, and a folder of
+those tested afterwards.
+"""
 EXACT = "exact"
 """Method: train again without the patients."""
 
@@ -107,6 +110,14 @@ class ForgetRequest:
         """Candidate settings, in order; methods without alternative answers do not count against the budget."""
         automatic = self.settings.method == AUTOMATIC
         return AUTO if automatic else (ForgetCandidate(self.settings.method, 0),)
+
+    def trials(self) -> Iterator[tuple[int, ForgetCandidate]]:
+        """Places and candidates that may be tried: of each method as many as the budget."""
+        numbers = Counter[str]()
+        for place, candidate in enumerate(self.candidates):
+            if numbers[candidate.method] < self.settings.budget:
+                yield place, candidate
+            numbers[candidate.method] += 1
 
     def source(self) -> Run | str | Path:
         """The model: a run, a folder, or a hub id."""
