@@ -34,7 +34,7 @@ from medunlearn.study.presets import unlearning_method
 Say = Callable[[str], None]
 REQUEST_FILE = "request.json"
 BEFORE, RETRAINED, AFTER, RERUNS = "before", "retrained", "after", "reruns"
-"""Runs in ``case-work/``: the model that went in, the retrained one, the result of an exact deletion, and a folder of
+"""Runs in ``case-work/``: the model that went in, the retrained one, what an exact deletion made, and a folder of
 those tested afterwards.
 """
 EXACT = "exact"

@@ -124,7 +124,7 @@ class RequestPricing:
         )
         stage = unlearning_stage(f"unlearn try {place + 1}", self.model, values, folder)
         if stage.cost.steps:
-            words = f"{count(stage.cost.steps, 'step')} of at most {2 * values.batch_size} sequences"
+            words = f"{count(round(stage.cost.steps), 'step')} of at most {2 * values.batch_size} sequences"
             stage = replace(stage, note="; ".join(filter(None, (stage.note, words))))
         yield stage if place < KEPT else replace(stage, cost=replace(stage.cost, disk=0))
         if self.meter.searches:
