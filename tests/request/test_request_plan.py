@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,8 @@ from forking import killed_after
 import medunlearn as mu
 from medunlearn.config import ForgetSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.request import forget_request, measuring_models
+from medunlearn.probes import evaluate
+from medunlearn.request import forget_request
 from medunlearn.request.forget_plan import ForgetPlan, foresee
 from medunlearn.request.forget_stages import Forgotten
 from medunlearn.request.trial_search import ForgetCandidate
@@ -113,9 +117,7 @@ def test_a_half_finished_request_is_done_as_far_as_it_stands(
 ) -> None:
     out, patient = tmp_path / "case", hospital.patients[0]
     whole = plan_of(hospital, out)
-    assert (
-        killed_after(measuring_models, "evaluate_one", 2, lambda: hospital.forget(out, patient)) == -signal.SIGKILL
-    )
+    assert killed_after(evaluate, "evaluate_one", 2, lambda: hospital.forget(out, patient)) == -signal.SIGKILL
     half = plan_of(hospital, out)
     done = [name for name, state in states(half).items() if state == "done"]
     assert done == [*states(whole)][: len(done)]
@@ -150,3 +152,21 @@ def test_a_stage_is_the_sum_of_its_parts(hospital: Hospital, tmp_path: Path) -> 
     rows = [*plan.rows()]
     assert all(isinstance(row, PlannedStage) for row in rows)
     assert {"  ask the model after", "measure the model after", "close"} <= {row.name for row in rows}
+
+
+def test_a_plan_loads_no_torch_and_reads_no_weights(hospital: Hospital, tmp_path: Path) -> None:
+    model = shutil.copytree(hospital.model, tmp_path / "model")
+    (weights,) = model.glob("*.safetensors")
+    header = int.from_bytes(weights.read_bytes()[:8], "little")
+    with weights.open("r+b") as file:
+        file.truncate(8 + header)
+    words = [str(word) for word in hospital.words(tmp_path / "case", hospital.patients[0], model)]
+    code = (
+        "import sys\nfrom medunlearn.cli.main import app\n"
+        f"app({[*words, '--plan', '--json']!r}, standalone_mode=False)\n"
+        "assert not {'torch', 'transformers', 'peft'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {stage["state"] for stage in json.loads(done.stdout)["stages"]} == {"to do"}
+    assert {path.name for path in tmp_path.iterdir()} == {"model"}

@@ -28,7 +28,6 @@ from medunlearn.request.request_benchmarks import RequestBenchmarks, build_bench
 from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import FILE, Run
-from medunlearn.study.adopt import adopt
 from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]
@@ -175,6 +174,8 @@ class ForgetRequest:
         return ModelMeter(benchmarks, self.settings, self.device, self.quiet)
 
     def _adopt(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str, **values: Any) -> Run:
+        from medunlearn.study.adopt import adopt
+
         source = self.source()
         if self.settings.template is not None:
             values["template"] = self.settings.template

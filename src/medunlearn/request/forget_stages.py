@@ -34,7 +34,6 @@ from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.trial_search import NO_ALTERNATIVES, ForgetCandidate, TrialSearch, Tries
 from medunlearn.results.runs import Run
-from medunlearn.study.export import export
 from medunlearn.study.report.gather import gather
 
 
@@ -171,6 +170,8 @@ class ClosingStages:
 
     def export(self, chosen: ForgetOutcome) -> Path:
         """Export the resulting model; an exact deletion made it in its place."""
+        from medunlearn.study.export import export
+
         if chosen.exact is None:
             export(chosen.run.folder, self.request.model_out)
         return self.request.model_out
