@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,14 +30,12 @@ class PartedStage(PlannedStage):
     parts: tuple[PlannedStage, ...] = ()
 
     @staticmethod
-    def of(name: str, parts: Sequence[PlannedStage], *, done: bool) -> PartedStage:
+    def of(name: str, parts: tuple[PlannedStage, ...], *, done: bool) -> PartedStage:
         """A stage of these parts; without any it is ``done`` or to do."""
         states = {part.state for part in parts} or {"done" if done else "to do"}
+        state = states.pop() if len(states) == 1 else "resumes"
         notes = dict.fromkeys(part.note for part in parts if part.note)
-        cost = sum((part.cost for part in parts), Cost())
-        return PartedStage(
-            name, states.pop() if len(states) == 1 else "resumes", "; ".join(notes), cost, tuple(parts)
-        )
+        return PartedStage(name, state, "; ".join(notes), sum((part.cost for part in parts), Cost()), parts)
 
     @property
     def scratch(self) -> float:
@@ -57,7 +55,7 @@ class ForgetPlan:
         patients: numbers of patients asked about: of the request, retained, unseen, of earlier requests.
         invented: whether the unseen ones are invented.
         questions: numbers of questions per model: to choose settings, and to verify.
-        ranked: numbers of facts ranked in answers and in notes, per verified model.
+        ranked_facts: numbers of facts ranked in answers and in notes, per verified model.
         models: most models to measure, those before and after included.
     """
 
@@ -66,13 +64,13 @@ class ForgetPlan:
     patients: dict[str, int]
     invented: bool
     questions: dict[str, int]
-    ranked: int
+    ranked_facts: int
     models: int
 
     def facts(self) -> dict[str, Any]:
         """All numbers for JSON; sizes in bytes."""
-        own = {name: value for name, value in vars(self).items() if name not in ("cost", "ranked")}
-        return {**self.cost.facts(), **own, "facts": self.ranked}
+        own = {name: value for name, value in vars(self).items() if name not in ("cost", "ranked_facts")}
+        return {**self.cost.facts(), **own, "facts": self.ranked_facts}
 
     def rows(self) -> Iterator[PlannedStage]:
         """Each stage, followed by its parts if it has several."""
@@ -86,7 +84,7 @@ class ForgetPlan:
         who = ", ".join(f"{number} {words}" for words, number in self.patients.items() if number)
         yield f"Patients who are asked about: {who}{' (invented)' if self.invented else ''}."
         questions = ", ".join(f"{number} {words}" for words, number in self.questions.items() if number)
-        yield f"Questions to a model: {questions}; {self.ranked} facts are ranked to verify it."
+        yield f"Questions to a model: {questions}; {self.ranked_facts} facts are ranked to verify it."
         if self.cost.warnings:
             yield "Settings of the tries begin with --unlearn here: --unlearn.trainable lora."
         yield f"Models that are measured: at most {self.models}. The tries end with the first that is good enough."
@@ -115,15 +113,15 @@ def foresee(
         bool(shape.doubt),
     )
     later = sum(stages[trial.name].cost.flops for trial in graph.tries[1:])
-    searched = min(len(graph.tries), request.settings.budget) if pricing.meter.searches else 0
+    searches = min(len(graph.tries), request.settings.budget) if pricing.meter.searches else 0
     return ForgetPlan(
         cost,
         cost.total.flops - later,
         _patients(pricing.benchmarks),
         pricing.benchmarks.has_invented,
         _questions(pricing),
-        pricing.facts,
-        2 + (request.settings.retrained is not None) + searched,
+        round(pricing.model.ranks(pricing.meter.verifying_settings).facts),
+        2 + (request.settings.retrained is not None) + searches,
     )
 
 
@@ -132,12 +130,14 @@ def planned_stages(graph: RequestGraph, pricing: RequestPricing) -> Iterator[Par
 
     A stage without a price, which is a function of results, is done where all that it takes is done.
     """
-    done, closed = dict[str, bool](), is_case(pricing.request.out)
+    done, is_closed = set[str](), is_case(pricing.request.out)
     for stage in graph.cells:
-        followed = closed or (bool(stage.needs) and all(done[other.name] for other in stage.needs))
-        planned = PartedStage.of(stage.name, () if closed else [*stage.price(pricing)], done=followed)
-        done[stage.name] = planned.state == "done"
-        yield planned
+        names = {other.name for other in stage.needs}
+        parts = () if is_closed else tuple(stage.price(pricing))
+        plan = PartedStage.of(stage.name, parts, done=is_closed or (bool(names) and names <= done))
+        if plan.state == "done":
+            done.add(stage.name)
+        yield plan
 
 
 def _patients(benchmarks: RequestBenchmarks) -> dict[str, int]:

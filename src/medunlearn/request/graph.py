@@ -79,29 +79,29 @@ def request_graph(request: ForgetRequest) -> RequestGraph:
     measuring, unlearning, closing = MeasuringStages(request), TrialStages(request), ClosingStages(request)
     exactly, cost = request.settings.method == EXACT, RequestPricing
 
-    received = step("receive the request", request.receive, price=cost.received)
+    received = step("receive the request", request.receive, price=cost.receipt)
     plan = step("plan the exact deletion", request.plan_exactly) if exactly else None
     notes = step("read the notes", request.read_notes, price=cost.notes)
     target = step("adopt the model", request.adopt_target, notes, price=cost.target)
     retrained = others = None
     if request.settings.retrained is not None:
-        retrained = step("adopt the retrained model", request.adopt_retrained, notes, price=cost.retrained)
+        retrained = step("adopt the retrained model", request.adopt_retrained, notes, price=cost.retrained_model)
         name = "measure the retrained model"
-        others = step(name, measuring.retrained, notes, retrained, price=cost.measuring_retrained)
-    before = step("measure the model before", measuring.before, notes, target, price=cost.measuring_before)
+        others = step(name, measuring.retrained, notes, retrained, price=cost.measurement_retrained)
+    before = step("measure the model before", measuring.before, notes, target, price=cost.measurement_before)
     needed = step("find the patient", measuring.finds_patient, notes, before)
 
-    tries = [step("begin to try", unlearning.begin, notes, target, needed, price=cost.choosing_before)]
+    tries = [step("begin to try", unlearning.begin, notes, target, needed, price=cost.baseline)]
     for place, candidate in () if exactly else request.trials():
         name, go_on = f"try {place + 1}: {candidate.words}", partial(unlearning.go_on, place, candidate)
         price = partial(cost.trial, place=place, candidate=candidate)
         tries.append(step(name, go_on, tries[-1], price=price))
     name = "make the model without the patients" if exactly else "choose"
-    chosen = step(name, unlearning.choose, notes, target, needed, tries[-1], plan, price=cost.remaking)
+    chosen = step(name, unlearning.choose, notes, target, needed, tries[-1], plan, price=cost.exact_deletion)
 
-    after = step("measure the model after", measuring.after, notes, before, chosen, price=cost.measuring_after)
+    after = step("measure the model after", measuring.after, notes, before, chosen, price=cost.measurement_after)
     checks = step("compare", closing.compare, notes, before, after, others)
-    model = step("export the model", closing.export, chosen, price=cost.exporting)
+    model = step("export the model", closing.export, chosen, price=cost.export)
     evidence = step("gather the evidence", closing.evidence, received, notes, target, chosen, checks, model)
     case = step("write the case", closing.write_case, notes, evidence)
     ledger = step("append to the ledger", closing.append_to_ledger, target, case)

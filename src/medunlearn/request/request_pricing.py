@@ -34,7 +34,6 @@ BYTES_A_WEIGHT = 4
 """Of the exported model, at most."""
 KEPT = 2
 """Tries whose weights lie on the disk at once: the best so far, and the one that is trained."""
-INSTEAD = "only in place of tries by a method that the notes offer no alternative answers for"
 
 Parts = Iterator[PlannedStage]
 
@@ -77,44 +76,43 @@ class RequestPricing:
     def meter(self) -> ModelMeter:
         return self.request.meter(self.benchmarks)
 
-    def received(self) -> Parts:
-        yield _recorded("record", (self.request.work / REQUEST_FILE).exists())
+    def receipt(self) -> Parts:
+        yield _stored_part("record", (self.request.work / REQUEST_FILE).exists())
 
     def notes(self) -> Parts:
-        yield _recorded("benchmark", (self.request.work / BENCHMARK / MANIFEST).exists())
+        yield _stored_part("benchmark", (self.request.work / BENCHMARK / MANIFEST).exists())
 
     def target(self) -> Parts:
-        yield _recorded("run", is_complete(self.request.work / BEFORE))
+        yield _stored_part("run", is_complete(self.request.work / BEFORE))
 
-    def retrained(self) -> Parts:
-        yield _recorded("run", is_complete(self.request.work / RETRAINED))
+    def retrained_model(self) -> Parts:
+        yield _stored_part("run", is_complete(self.request.work / RETRAINED))
 
-    def measuring_before(self) -> Parts:
-        return self._verifying("the model before", self.request.work / BEFORE)
+    def measurement_before(self) -> Parts:
+        return self._verification("the model before", self.request.work / BEFORE)
 
-    def measuring_after(self) -> Parts:
+    def measurement_after(self) -> Parts:
         """Verification of the chosen model, whose run is known in advance unless numbers choose it."""
         request, chosen = self.request, None
         if request.settings.method == EXACT:
             chosen = request.work / AFTER
         elif not self.meter.searches:
             chosen = trial_folder(request.work, 0, request.candidates[0])
-        return self._verifying("the model after", chosen)
+        return self._verification("the model after", chosen)
 
-    def measuring_retrained(self) -> Parts:
-        return self._verifying("the retrained model", self.request.work / RETRAINED, on_earlier=False)
+    def measurement_retrained(self) -> Parts:
+        return self._verification("the retrained model", self.request.work / RETRAINED, on_earlier=False)
 
-    def choosing_before(self) -> Parts:
+    def baseline(self) -> Parts:
         """Evaluation of the model before that tries are compared with."""
         if self.meter.searches:
-            yield self._asking("ask the model before to choose by", self.request.work / BEFORE)
+            yield self._evaluation("ask the model before to choose by", self.request.work / BEFORE)
 
     def trial(self, place: int, candidate: ForgetCandidate) -> Parts:
         """A try, and its evaluation for the choice."""
         settings = self.request.settings
         if place >= settings.budget:
-            yield PlannedStage(f"unlearn try {place + 1}", note=INSTEAD)
-            return
+            return  # Only in place of an earlier one that is passed over.
         folder = trial_folder(self.request.work, place, candidate)
         values = candidate.settings(
             self.benchmarks.benchmark,
@@ -128,33 +126,28 @@ class RequestPricing:
             stage = replace(stage, note="; ".join(filter(None, (stage.note, words))))
         yield stage if place < KEPT else replace(stage, cost=replace(stage.cost, disk=0))
         if self.meter.searches:
-            yield self._asking(f"ask try {place + 1}", folder)
+            yield self._evaluation(f"ask try {place + 1}", folder)
 
-    def remaking(self) -> Parts:
+    def exact_deletion(self) -> Parts:
         """For an exact deletion, training without the patients, twice; dropping an adapter costs nothing."""
         if self.request.settings.method != EXACT:
             return
-        plan, is_remade = self.request.plan_exactly(), is_complete(self.request.model_out)
+        plan, is_there = self.request.plan_exactly(), is_complete(self.request.model_out)
         cost = Cost()
-        if isinstance(plan.making, TrainSettings) and not is_remade:
+        if isinstance(plan.making, TrainSettings) and not is_there:
             on_gpu = is_gpu(self.request.device)
             cost = Pricing.of(plan.benchmark, plan.making, on_gpu=on_gpu).training(plan.making)
         for name in ("make the model without the patients", "make it a second time, to compare"):
-            yield replace(_recorded(name, is_remade), cost=cost)
+            yield replace(_stored_part(name, is_there), cost=cost)
 
-    def exporting(self) -> Parts:
+    def export(self) -> Parts:
         yield PlannedStage("model", cost=Cost(disk=BYTES_A_WEIGHT * self.model.shape.parameters))
 
-    @property
-    def facts(self) -> int:
-        """Number of facts ranked to verify a model."""
-        return round(self.model.ranks(self.meter.verifying_settings).facts)
-
-    def _asking(self, name: str, folder: Path | None) -> PlannedStage:
+    def _evaluation(self, name: str, folder: Path | None) -> PlannedStage:
         """An evaluation for the choice of settings."""
         return evaluation_stage(name, self.model, self.meter.choosing_settings, folder)
 
-    def _verifying(self, title: str, folder: Path | None, *, on_earlier: bool = True) -> Parts:
+    def _verification(self, title: str, folder: Path | None, *, on_earlier: bool = True) -> Parts:
         """Everything that verifies a model (:meth:`~.measuring_models.ModelMeter.verify`).
 
         Args:
@@ -162,10 +155,10 @@ class RequestPricing:
         """
         meter, earlier = self.meter, self.benchmarks.earlier
         yield evaluation_stage(f"ask {title}", self.model, meter.verifying_settings, folder)
-        finished = set() if folder is None else _finished_attacks(folder)
+        complete = set() if folder is None else _complete_attacks(folder)
         for attack, stage in self._attacks.items():
             name = f"{attack} of {title}"
-            yield PlannedStage(name, "done") if attack in finished else replace(stage, name=name)
+            yield PlannedStage(name, "done") if attack in complete else replace(stage, name=name)
         if on_earlier and earlier is not None:
             prices = _prices(self.model.trained.model, earlier, self.model.rendering, self.request.device)
             yield evaluation_stage(f"ask {title} about earlier requests", prices, meter.earlier_settings, folder)
@@ -185,12 +178,12 @@ def _prices(model: str, benchmark: Benchmark, rendering: Rendering, device: str)
     return Pricing.of(benchmark, settings, rendering=rendering, on_gpu=is_gpu(device))
 
 
-def _recorded(name: str, is_there: bool) -> PlannedStage:
+def _stored_part(name: str, is_there: bool) -> PlannedStage:
     """A part whose result is a file or a folder, at no cost."""
     return PlannedStage(name, "done" if is_there else "to do")
 
 
-def _finished_attacks(folder: Path) -> set[str]:
+def _complete_attacks(folder: Path) -> set[str]:
     """Names of completed attacks on a run."""
     records = (file.parent for file in (folder / FOLDER).glob(f"*/{FILE}"))
     return {kind for record in records if is_complete(record) for kind in Run.open(record).info.results}
