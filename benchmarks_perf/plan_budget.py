@@ -64,7 +64,7 @@ def speed(notes: int) -> None:
     """Print the CPU seconds of plans, of their settings, and of imports."""
     from medunlearn.config import ForgetSettings, check
     from medunlearn.request.case.signing_keys import make_key
-    from medunlearn.request.forget_forecast import foresee as foresee_request
+    from medunlearn.request.forget_plan import foresee as foresee_request
 
     with TemporaryDirectory() as here:
         out = Path(here)

@@ -224,11 +224,13 @@ def test_forget_verifies_with_it(here: Path) -> None:
     )  # fmt: skip
     battery = "--battery=quantization,noise_plugin:Noise,noise_plugin:Greedy"
     stages = json.loads(run(*words, battery, "--out=case", "--plan", "--json").stdout)["stages"]
-    costs = {stage["name"]: stage["work"]["flops"] for stage in stages}
+    parts = {part["name"]: part for stage in stages for part in stage["parts"]}
+    costs = {name: part["work"]["flops"] for name, part in parts.items()}
     # Two states beside the model as it is, as of the usual rounding.
     assert costs["noise of the model after"] == costs["quantization of the model after"] > 0
+    assert "greedy is not counted: OutOfMemoryError" in parts["greedy of the model after"]["note"]
     notes = {stage["name"]: stage["note"] for stage in stages}
-    assert "greedy is not counted: OutOfMemoryError" in notes["greedy of the model after"]
+    assert "greedy is not counted: OutOfMemoryError" in notes["measure the model after"]
     run(*words, battery, "--out=case")
     evidence = evidence_of(here / "case")
     checks = {check["name"]: check for check in evidence["battery"]["checks"]}

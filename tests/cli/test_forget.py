@@ -93,11 +93,12 @@ def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
     assert {*here.rglob("*")} == there
     stages = {stage["name"]: stage for stage in plan["stages"]}
     assert {stage["state"] for stage in stages.values()} == {"to do"}
-    tries = [name for name in stages if name.startswith("try ")]
+    *tries, other = (name for name in stages if name.startswith("try "))
+    assert other.startswith("try 6: npo")
     assert tries == [f"try {n}: counterfactual, about {60 * n} steps, whole values" for n in (1, 2)]
     assert plan["models"] == 4
-    later = sum(stages[name]["work"]["flops"] for name in (tries[1], "ask try 2"))
-    assert plan["least_flops"] == pytest.approx(plan["left"]["flops"] - later)
+    assert [part["name"] for part in stages[tries[1]]["parts"]] == ["unlearn try 2", "ask try 2"]
+    assert plan["least_flops"] == pytest.approx(plan["left"]["flops"] - stages[tries[1]]["work"]["flops"])
     assert plan["patients"]["whom no model saw"] == 3
     medunlearn(*words[:-1], "--budget=1", "--quiet")
     run = json.loads((here / "case-work" / "trials" / "01-counterfactual" / "run.json").read_text())
@@ -106,15 +107,18 @@ def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
     question_counts = {table.loc[table["kind"] != RECORD, "item"].nunique() for table in tables}
     assert {*plan["questions"].values()} == question_counts
     output = " ".join(medunlearn(*words, "--plan", "--all").stdout.split())
+    assert "Everything is done." in output
     assert "to do" not in output
     assert "Models that are measured: at most 4" in output
     assert "FLOPs that are left: 0 to 0." in output
     shutil.rmtree(here / "case")
     half = json.loads(medunlearn(*words, "--plan", "--json").stdout)
     states = {stage["name"]: stage["state"] for stage in half["stages"]}
-    steps = ("adopt the model", "ask the model before", "quantization of the model before", tries[0], "ask try 1")
-    assert {states[name] for name in steps} == {"done"}
-    assert {states[name] for name in (tries[1], "write model and case")} == {"to do"}
+    assert {states[name] for name in ("adopt the model", "measure the model before", tries[0])} == {"done"}
+    parts = {part["name"]: part["state"] for stage in half["stages"] for part in stage["parts"]}
+    finished = ("ask the model before", "quantization of the model before", "unlearn try 1", "ask try 1")
+    assert {parts[name] for name in finished} == {"done"}
+    assert {states[name] for name in (tries[1], "export the model", "write the case")} == {"to do"}
     assert half["left"]["flops"] < plan["left"]["flops"]
 
 

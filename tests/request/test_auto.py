@@ -18,6 +18,7 @@ from medunlearn.request import forget_request, trial_search
 from medunlearn.request.case.ledger import read_ledger
 from medunlearn.request.forget_stages import Forgotten
 from medunlearn.request.trial_search import ForgetCandidate
+from medunlearn.study import unlearn
 from medunlearn.study.alternative_answers import NoAlternativesError
 from medunlearn.training import loop
 
@@ -34,7 +35,7 @@ NAMELESS = (
 )
 KILLS: tuple[tuple[Any, str, int], ...] = (
     (loop, "_step", 2),
-    (trial_search, "unlearn", 2),
+    (unlearn, "unlearn", 2),
     (trial_search, "drop_weights", 1),
 )
 """Module, function and the call of it after which the search is killed."""

@@ -13,19 +13,21 @@ from forking import killed_after
 
 from medunlearn import api
 from medunlearn.errors import StorageError
-from medunlearn.request import forget_request, forget_stages, measuring_models, trial_search
+from medunlearn.probes import evaluate
+from medunlearn.request import forget_request, forget_stages
 from medunlearn.request.case import case_folder
 from medunlearn.request.forget_stages import Forgotten
+from medunlearn.study import adopt, export, unlearn
 from medunlearn.training import loop
 
 STAGES: tuple[tuple[Any, str, int], ...] = (
     (forget_request, "build_benchmarks", 1),
-    (forget_request, "adopt", 1),
-    (measuring_models, "evaluate_one", 1),
+    (adopt, "adopt", 1),
+    (evaluate, "evaluate_one", 1),
     (loop, "_step", 3),
-    (trial_search, "unlearn", 1),
-    (measuring_models, "evaluate_one", 2),
-    (forget_stages, "export", 1),
+    (unlearn, "unlearn", 1),
+    (evaluate, "evaluate_one", 2),
+    (export, "export", 1),
     (case_folder, "_write", 3),
     (forget_stages, "write_case", 1),
     (forget_request.ForgetRequest, "record", 1),

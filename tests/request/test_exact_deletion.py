@@ -17,7 +17,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import forget_records
 from medunlearn.errors import InputError
 from medunlearn.models.load import load_model
-from medunlearn.request import exact_deletion
 from medunlearn.request.case.evidence import Battery, ExactDeletion
 from medunlearn.request.case.verdicts import decide
 from medunlearn.request.exact_deletion import AGAIN, delete_exactly, training_benchmark, united
@@ -95,7 +94,7 @@ def test_another_model_the_second_time_is_not_called_deleted(
         changes = {"seed": 1} if out.name.endswith(AGAIN) else {}
         return train(benchmark, settings.model_copy(update=changes), out, **how)
 
-    monkeypatch.setattr(exact_deletion, "train", unsteady)
+    monkeypatch.setattr("medunlearn.study.train.train", unsteady)
     after, facts = delete_exactly(full, bench, "random_10", tmp_path / "out")
     assert facts.reproduced != after.fingerprint
     assert verdict(full, after, facts) != "deleted"
@@ -115,7 +114,7 @@ def test_a_complete_deletion_is_returned_and_a_cut_off_one_goes_on(
             raise KeyboardInterrupt
         return train(benchmark, settings, out, **how)
 
-    monkeypatch.setattr(exact_deletion, "train", counted)
+    monkeypatch.setattr("medunlearn.study.train.train", counted)
     with pytest.raises(KeyboardInterrupt):
         delete_exactly(full, bench, "random_10", tmp_path / "out", quiet=True)
     written_at = (tmp_path / "out" / "model" / "model.safetensors").stat().st_mtime_ns

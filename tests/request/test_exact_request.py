@@ -11,7 +11,7 @@ import medunlearn as mu
 from medunlearn.config import ForgetSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
-from medunlearn.request.forget_forecast import foresee
+from medunlearn.request.forget_plan import PartedStage, foresee
 from medunlearn.results.runs import Run
 from medunlearn.results.verify import Verification
 
@@ -30,9 +30,9 @@ def settings(folder: Path, bench: Benchmark) -> dict[str, Any]:
 def test_the_case_says_deleted_as_planned(folder: Path, full: Run, settings: dict[str, Any]) -> None:
     checked = check(ForgetSettings, {**settings, "utility_tasks": "mmlu"})
     cost = foresee(full.folder, folder / "bench", checked, folder / "planned", device="cpu").cost
-    stages = {stage.name: stage for stage in cost.stages}
+    stages = {part.name: part for stage in cost.stages if isinstance(stage, PartedStage) for part in stage.parts}
     general = [stage for name, stage in stages.items() if name.startswith("general tasks")]
-    assert [stage.note for stage in general] == ["cost not estimated"] * 2
+    assert [stage.note for stage in general] == ["general tasks: cost not estimated"] * 2
     result = mu.forget(full, folder / "bench", out=folder / "case", battery=[], anyway=True, quiet=True, **settings)
     steps = Run.open(result.model).info.results["steps"]
     assert [stages[name].cost.steps for name in EXACT_STAGES] == [steps, steps]

@@ -7,16 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from medunlearn.attacks import attack_class, expand, families_of, make_attack
 from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob
 from medunlearn.attacks.attacked import FAILED, FOLDER, Attacked, Attacks
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
-from medunlearn.attacks.model_holder import ModelHolder
-from medunlearn.attacks.workbench import Workbench
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
@@ -24,12 +20,15 @@ from medunlearn.errors import InputError, MedunlearnError, ModelError, ProcessEr
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
-from medunlearn.models.load import LanguageModel
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import Recording, Run, is_complete, make_latest
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
+
+if TYPE_CHECKING:
+    from medunlearn.attacks.model_holder import ModelHolder
+    from medunlearn.models.load import LanguageModel
 
 
 def attack(
@@ -150,6 +149,8 @@ class AttackBattery:
             live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
             processes: processes with the same live model that share the work; each makes the same call.
         """
+        from medunlearn.attacks.workbench import Workbench
+
         benchmark, settings, folder = self.benchmark, self.settings, self.folder(run)
         processes = processes or Processes()
         other = [] if settings.reference is None else [model_use(settings.reference)]
@@ -179,6 +180,8 @@ class AttackBattery:
 
     def _run_job(self, name: str, job: AttackJob, holder: ModelHolder, recording: Recording) -> None:
         """Run a family's attacks; a failure is recorded, unless it concerns the model, the disk or a process."""
+        import torch
+
         try:
             job.run(holder, recording)
             return
@@ -228,6 +231,8 @@ class AttackBattery:
 
 def _failure_of(error: Exception, name: str) -> MedunlearnError:
     """The error for the user; one that is meant for the user stays as it is."""
+    import torch
+
     if isinstance(error, MedunlearnError):
         return error.with_traceback(None)
     if isinstance(error, torch.OutOfMemoryError | MemoryError):

@@ -177,7 +177,7 @@ def plan_request(
     from medunlearn.request.verifying_attacks import with_battery
 
     checked = with_battery(check(ForgetSettings, merge({}, settings)))
-    from medunlearn.request.forget_forecast import foresee
+    from medunlearn.request.forget_plan import foresee
 
     return foresee(model, Path(notes), checked, Path(out), device=device)
 

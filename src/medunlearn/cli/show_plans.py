@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from medunlearn.cli.output import Output
@@ -30,8 +30,12 @@ def judge(plan: Any, output: Output) -> None:
     output.line(*dict.fromkeys(decision.reason for _, _, decision in plans))
 
 
-def run(result: Any, output: Output, every: bool = False) -> None:
-    """Print what is left, what it lacks and what does not fit; with ``every`` a table of stages above."""
+def run(result: Any, output: Output, every: bool = False, stages: Iterable[Any] | None = None) -> None:
+    """Print what is left, what it lacks and what does not fit; with ``every`` a table of stages above.
+
+    Args:
+        stages: rows of the table; by default the stages of the forecast.
+    """
     from medunlearn.study.cost.capacity import shown_bytes, shown_number
 
     if output.data(result.facts):
@@ -45,7 +49,8 @@ def run(result: Any, output: Output, every: bool = False) -> None:
 
     output.line(f"{result.name}. {result.summary()}")
     if every:
-        rows = [row(stage.name, stage.state, stage.cost, stage.cost.disk) for stage in result.stages]
+        shown = result.stages if stages is None else stages
+        rows = [row(stage.name, stage.state, stage.cost, stage.cost.disk) for stage in shown]
         rows.append(row("all that is left", "", result.total, result.disk))
         output.table("Stages", ("Stage", "State", "Tokens", "FLOPs", "Memory", "Disk"), rows)
         output.line(*(f"{stage.name}: {stage.note}" for stage in result.stages if stage.note))
@@ -57,13 +62,10 @@ train = unlearn = evaluate = run
 
 
 def forget(plan: Any, output: Output, every: bool = False) -> None:
-    from medunlearn.study.cost.capacity import shown_number
-
-    if output.data(plan.to_json):
+    if output.data(plan.facts):
         return
-    run(plan.cost, output, every)
+    run(plan.cost, output, every, plan.rows())
     output.line(*plan.lines())
-    output.line(f"FLOPs that are left: {shown_number(plan.least_flops)} to {shown_number(plan.cost.total.flops)}.")
 
 
 def sweep(plan: Any, output: Output, every: bool = False) -> None:

@@ -9,19 +9,20 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import TemplateError
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.lineage import read_lineage
 from medunlearn.errors import InputError, ModelError, first_line
-from medunlearn.models.load import LanguageModel
 from medunlearn.models.prompts import TEMPLATES, Template, TemplateName
-from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.probes.material import sequences, training_data
 from medunlearn.seeds import generator
+
+if TYPE_CHECKING:
+    from medunlearn.models.load import LanguageModel
 
 Item = TypeVar("Item")
 LEAST_GAIN = 0.01
@@ -114,6 +115,8 @@ def sample_losses(
         ModelError: the chat template cannot be filled with a question.
         MedunlearnError: memory runs out with a single sequence.
     """
+    from medunlearn.models.scoring import score_answers
+
     records, questions = training_data(benchmark, without)
     records = _draw(records, sample, "adopt records", seed)
     questions = _draw(questions, sample, "adopt questions", seed)

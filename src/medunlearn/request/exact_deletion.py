@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from medunlearn.config import TINIES, AdoptSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -30,9 +30,10 @@ from medunlearn.progress import remark
 from medunlearn.request.base_lineage import BaseLineage, base_lineage, left_out_of, refuse_fitted_tokenizer
 from medunlearn.request.case.evidence import ExactDeletion
 from medunlearn.results.runs import Run, RunRecord
-from medunlearn.study.adopt import Adoption
-from medunlearn.study.train import train
 from medunlearn.training.processes import join
+
+if TYPE_CHECKING:
+    from medunlearn.study.adopt import Adoption
 
 Road = Literal["adapter dropped", "retrained without her"]
 EXACT = "exact_deletion"
@@ -57,7 +58,7 @@ class ExactPlan:
 
     @property
     def road(self) -> Road:
-        return "adapter dropped" if isinstance(self.making, Adoption) else "retrained without her"
+        return "retrained without her" if isinstance(self.making, TrainSettings) else "adapter dropped"
 
     def carry_out(self, out: Path, *, device: str = "auto", quiet: bool = False) -> tuple[Run, ExactDeletion]:
         """Make the model without the patients, twice.
@@ -79,10 +80,12 @@ class ExactPlan:
         return first, ExactDeletion(**first.info.results[EXACT])
 
     def _make(self, folder: Path, **how: Any) -> Run:
+        from medunlearn.study.train import train
+
         making = self.making
-        if isinstance(making, Adoption):
-            return join().on_main(lambda: making.run(folder, **how))
-        return train(self.benchmark, making, folder, **how)
+        if isinstance(making, TrainSettings):
+            return train(self.benchmark, making, folder, **how)
+        return join().on_main(lambda: making.run(folder, **how))
 
     def _conclude(self, first: Run, second: Run, *, quiet: bool) -> Run:
         """Write the fingerprint of the second run's model into the record of the first run."""
@@ -238,6 +241,8 @@ def _adoption_of_base(
     Raises:
         InputError: the model is not an adapter, or its base is not a folder.
     """
+    from medunlearn.study.adopt import Adoption
+
     nobody = f"{run.folder} was trained on the patients of this request alone"
     if not settings.trainable.startswith("lora"):
         raise InputError(

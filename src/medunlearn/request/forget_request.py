@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -27,13 +28,14 @@ from medunlearn.request.request_benchmarks import RequestBenchmarks, build_bench
 from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import FILE, Run
-from medunlearn.study.adopt import adopt
 from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]
 REQUEST_FILE = "request.json"
-BEFORE, RETRAINED, RERUNS = "before", "retrained", "reruns"
-"""Runs in ``case-work/``: the model that went in, the retrained one, and a folder of those tested afterwards."""
+BEFORE, RETRAINED, AFTER, RERUNS = "before", "retrained", "after", "reruns"
+"""Runs in ``case-work/``: the model that went in, the retrained one, what an exact deletion made, and a folder of
+those tested afterwards.
+"""
 EXACT = "exact"
 """Method: train again without the patients."""
 
@@ -108,6 +110,14 @@ class ForgetRequest:
         automatic = self.settings.method == AUTOMATIC
         return AUTO if automatic else (ForgetCandidate(self.settings.method, 0),)
 
+    def trials(self) -> Iterator[tuple[int, ForgetCandidate]]:
+        """Places and candidates that may be tried: of each method as many as the budget."""
+        numbers = Counter[str]()
+        for place, candidate in enumerate(self.candidates):
+            if numbers[candidate.method] < self.settings.budget:
+                yield place, candidate
+            numbers[candidate.method] += 1
+
     def source(self) -> Run | str | Path:
         """The model: a run, a folder, or a hub id."""
         return run_or_model(self.model)
@@ -164,6 +174,8 @@ class ForgetRequest:
         return ModelMeter(benchmarks, self.settings, self.device, self.quiet)
 
     def _adopt(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str, **values: Any) -> Run:
+        from medunlearn.study.adopt import adopt
+
         source = self.source()
         if self.settings.template is not None:
             values["template"] = self.settings.template

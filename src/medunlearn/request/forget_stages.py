@@ -27,14 +27,13 @@ from medunlearn.request.case.ledger import LedgerEntry, append_request
 from medunlearn.request.case.signing_keys import read_private_key, sign_model
 from medunlearn.request.case.verdicts import decide
 from medunlearn.request.exact_deletion import ExactPlan
-from medunlearn.request.forget_request import EXACT, ForgetRequest, beside
+from medunlearn.request.forget_request import AFTER, EXACT, ForgetRequest, beside
 from medunlearn.request.holders.traces import subject_traces
 from medunlearn.request.measuring_models import MeasuredModel
 from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.trial_search import NO_ALTERNATIVES, ForgetCandidate, TrialSearch, Tries
 from medunlearn.results.runs import Run
-from medunlearn.study.export import export
 from medunlearn.study.report.gather import gather
 
 
@@ -149,7 +148,7 @@ class TrialStages:
         if plan is not None:
             # A run, so that the next request can be exact, too.
             run, exact = plan.carry_out(request.model_out, device=request.device, quiet=request.quiet)
-            after = request.adopt_without(run, notes, "after")
+            after = request.adopt_without(run, notes, AFTER)
             return ForgetOutcome(after, EXACT, run.info.config, ("exact: not chosen by numbers",), 0, exact=exact)
         trials, best = search.search.best(search.tries)
         trial, words = trials[best], tuple(trial.words for trial in trials)
@@ -171,6 +170,8 @@ class ClosingStages:
 
     def export(self, chosen: ForgetOutcome) -> Path:
         """Export the resulting model; an exact deletion made it in its place."""
+        from medunlearn.study.export import export
+
         if chosen.exact is None:
             export(chosen.run.folder, self.request.model_out)
         return self.request.model_out

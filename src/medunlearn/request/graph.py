@@ -26,7 +26,8 @@ from medunlearn.request.case.case_folder import is_case
 from medunlearn.request.case.signing_keys import read_private_key
 from medunlearn.request.forget_request import EXACT, ForgetRequest, Say
 from medunlearn.request.forget_stages import ClosingStages, Forgotten, MeasuringStages, TrialStages
-from medunlearn.study.stages import Graph, Stage, step
+from medunlearn.request.request_pricing import RequestPricing
+from medunlearn.study.stages import Graph, LocalStage, step
 
 
 def forget(
@@ -58,45 +59,56 @@ def forget(
     make_folder(request.work)
     with lock_folder(request.work, "forget"):
         graph = request_graph(request)
-        return graph.stages.run_here()[graph.forgotten]
+        return graph.graph.run_here()[graph.forgotten]
 
 
 class RequestGraph(NamedTuple):
-    stages: Graph
-    forgotten: Stage[Forgotten]
+    """A request's graph and its stages, with its tries and the last stage."""
+
+    graph: Graph
+    cells: tuple[LocalStage[Any], ...]
+    tries: tuple[LocalStage[Any], ...]
+    forgotten: LocalStage[Forgotten]
 
 
 def request_graph(request: ForgetRequest) -> RequestGraph:
-    """The stages of a request; each takes the results of those that it names.
+    """The stages of a request: each takes the results of those that it names, and is free unless it has a price.
 
     ``adopt -> measure before -> try 1 ... try n -> choose -> measure after -> export -> case -> report``
     """
     measuring, unlearning, closing = MeasuringStages(request), TrialStages(request), ClosingStages(request)
-    exactly, beside = request.settings.method == EXACT, request.settings.retrained is not None
+    exactly, cost = request.settings.method == EXACT, RequestPricing
 
-    received = step("receive the request", request.receive)
+    received = step("receive the request", request.receive, price=cost.receipt)
     plan = step("plan the exact deletion", request.plan_exactly) if exactly else None
-    notes = step("read the notes", request.read_notes)
-    target = step("adopt the model", request.adopt_target, notes)
-    retrained = step("adopt the retrained model", request.adopt_retrained, notes) if beside else None
-    before = step("measure the model before", measuring.before, notes, target)
+    notes = step("read the notes", request.read_notes, price=cost.notes)
+    target = step("adopt the model", request.adopt_target, notes, price=cost.target)
+    retrained = others = None
+    if request.settings.retrained is not None:
+        retrained = step("adopt the retrained model", request.adopt_retrained, notes, price=cost.retrained_model)
+        name = "measure the retrained model"
+        others = step(name, measuring.retrained, notes, retrained, price=cost.measurement_retrained)
+    before = step("measure the model before", measuring.before, notes, target, price=cost.measurement_before)
     needed = step("find the patient", measuring.finds_patient, notes, before)
 
-    tries = step("begin to try", unlearning.begin, notes, target, needed)
-    stages: list[Stage[Any] | None] = [received, plan, notes, target, retrained, before, needed, tries]
-    for place, candidate in enumerate(() if exactly else request.candidates):
+    tries = [step("begin to try", unlearning.begin, notes, target, needed, price=cost.baseline)]
+    for place, candidate in () if exactly else request.trials():
         name, go_on = f"try {place + 1}: {candidate.words}", partial(unlearning.go_on, place, candidate)
-        stages.append(tries := step(name, go_on, tries))
-    chosen = step("choose", unlearning.choose, notes, target, needed, tries, plan)
+        price = partial(cost.trial, place=place, candidate=candidate)
+        tries.append(step(name, go_on, tries[-1], price=price))
+    name = "make the model without the patients" if exactly else "choose"
+    chosen = step(name, unlearning.choose, notes, target, needed, tries[-1], plan, price=cost.exact_deletion)
 
-    after = step("measure the model after", measuring.after, notes, before, chosen)
-    others = step("measure the retrained model", measuring.retrained, notes, retrained) if beside else None
+    after = step("measure the model after", measuring.after, notes, before, chosen, price=cost.measurement_after)
     checks = step("compare", closing.compare, notes, before, after, others)
-    model = step("export the model", closing.export, chosen)
+    model = step("export the model", closing.export, chosen, price=cost.export)
     evidence = step("gather the evidence", closing.evidence, received, notes, target, chosen, checks, model)
     case = step("write the case", closing.write_case, notes, evidence)
     ledger = step("append to the ledger", closing.append_to_ledger, target, case)
     report = step("write the report", closing.write_report, notes, before, after, others, ledger)
     forgotten = step("close", closing.close, chosen, case, report)
+
+    stages: list[LocalStage[Any] | None] = [received, plan, notes, target, retrained, before, needed, *tries]
     stages += [chosen, after, others, checks, model, evidence, case, ledger, report, forgotten]
-    return RequestGraph(Graph.of([stage for stage in stages if stage is not None]), forgotten)
+    cells = tuple(stage for stage in stages if stage is not None)
+    return RequestGraph(Graph.of(cells), cells, tuple(tries[1:]), forgotten)

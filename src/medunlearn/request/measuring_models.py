@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from medunlearn.attacks.attack_run import attack_each
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
@@ -14,7 +13,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.fact_ranks import Half
 from medunlearn.data.records import Fold
-from medunlearn.probes.evaluate import evaluate_one, evaluation_folder
 from medunlearn.probes.utility.numbers import Utility
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
 from medunlearn.request.standings import GAP, UNSEEN, Standings, standings
@@ -87,6 +85,8 @@ class ModelMeter:
 
     def is_measured(self, run: Run) -> bool:
         """True if a run's evaluations for the choice are on disk, so that its weights are not needed."""
+        from medunlearn.probes.evaluate import evaluation_folder
+
         return is_complete(evaluation_folder(run, self.benchmark, self.choosing_settings))
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
@@ -134,6 +134,8 @@ class ModelMeter:
         return check(EvaluateSettings, own)
 
     def _evaluated(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Evaluated:
+        from medunlearn.probes.evaluate import evaluate_one
+
         return evaluate_one(run, benchmark, settings, device=self.device, quiet=self.quiet)
 
     @property
@@ -143,6 +145,8 @@ class ModelMeter:
 
     def _attacked(self, run: Run) -> Mapping[str, Attacked]:
         """Name of an attack -> its results, or the reason why there are none."""
+        from medunlearn.attacks.attack_run import attack_each
+
         settings = self.attacking_settings
         if settings is None:
             return {}

@@ -27,7 +27,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
@@ -42,10 +42,11 @@ from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.standings import Standings
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, RunRecord
-from medunlearn.study.alternative_answers import NoAlternativesError
 from medunlearn.study.choose import Worth, choose
 from medunlearn.study.presets import unlearn_settings
-from medunlearn.study.unlearn import unlearn
+
+if TYPE_CHECKING:
+    from medunlearn.study.alternative_answers import NoAlternativesError
 
 NO_ALTERNATIVES = "nobody is named in the patient's notes, and no value stands there that another could replace"
 """Reason why a method that learns alternative answers cannot be used."""
@@ -245,6 +246,8 @@ class TrialSearch:
 
     def go_on(self, tries: Tries, place: int, candidate: ForgetCandidate) -> Tries:
         """The trials with this candidate's, if one is still needed and the method is not passed over."""
+        from medunlearn.study.alternative_answers import NoAlternativesError
+
         settings = self.battery.settings
         if tries.over or candidate.method in tries.passed_over or len(tries.trials) == settings.budget:
             return tries
@@ -300,6 +303,8 @@ class TrialSearch:
         return ForgetTrial(place, candidate, run, run.info.config, reading)
 
     def _unlearned(self, place: int, candidate: ForgetCandidate) -> Run:
+        from medunlearn.study.unlearn import unlearn
+
         settings, meter = self.battery.settings, self.meter
         rate = rate_of_size(self.target.info.results["parameters"])
         values = candidate.settings(meter.benchmark, settings.unlearn, rate=rate, seed=settings.seed)

@@ -8,7 +8,7 @@ is computed or written by making a graph or by reading one of its attributes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, T
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
+    from medunlearn.study.cost.forecast import PlannedStage
     from medunlearn.study.slots.slot import Slot
 
 T = TypeVar("T")
@@ -93,6 +94,11 @@ class Stage(Generic[T]):
         return {"name": self.name}
 
 
+def free(pricing: Any) -> Iterable[PlannedStage]:
+    """The price of a stage that costs next to nothing."""
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LocalStage(Stage[T]):
     """A stage of this process: a function of results.
@@ -100,19 +106,27 @@ class LocalStage(Stage[T]):
     Attributes:
         do: the function; it resumes by itself.
         takes: the stages whose results are its arguments, in order; None for one that this graph lacks.
+        price: the parts of its work, each with its price and with what stands of it on disk.
     """
 
     takes_slot = False
     do: Callable[..., T]
     takes: tuple[Stage[Any] | None, ...] = ()
+    price: Callable[[Any], Iterable[PlannedStage]] = free
 
     def run(self, inputs: Inputs) -> T:
         return self.do(*(inputs.get(stage) for stage in self.takes))
 
 
-def step(name: str, do: Callable[..., T], *takes: Stage[Any] | None) -> LocalStage[T]:
+def step(
+    name: str,
+    do: Callable[..., T],
+    *takes: Stage[Any] | None,
+    price: Callable[[Any], Iterable[PlannedStage]] = free,
+) -> LocalStage[T]:
     """A stage of this process that needs all that its function takes."""
-    return LocalStage(name=name, do=do, takes=takes, needs=tuple(stage for stage in takes if stage is not None))
+    needs = tuple(stage for stage in takes if stage is not None)
+    return LocalStage(name=name, do=do, takes=takes, needs=needs, price=price)
 
 
 @dataclass

@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
-from medunlearn.attacks.recovery.restored_weights import restored
 from medunlearn.config import AttackSettings, EvaluateSettings, What, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Record, Side
@@ -23,20 +21,19 @@ from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.generation.decodings import Decoding
-from medunlearn.generation.respond import sample_responses
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems, weight_problems
-from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.probes.material import sequences, training_data
 from medunlearn.probes.question_selection import questions_to_ask
-from medunlearn.probes.questioning import Questioning, store_of
 from medunlearn.probes.rank_plan import RankPlan, rank_plan, ranked_order
 from medunlearn.probes.score import score_items
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import question_labels
-from medunlearn.training.trainable import checksums
+
+if TYPE_CHECKING:
+    from medunlearn.models.load import LanguageModel
 
 MEASURES = ("rouge_l", "em", "ranked_first")
 """Measures of what is said, of what is likeliest token by token, and of what is likelier than its alternatives."""
@@ -168,6 +165,8 @@ class StateMeasurer:
         Args:
             live: a wrapper of the run's model (a LoRA adapter); None: the run's own.
         """
+        from medunlearn.probes.questioning import Questioning
+
         model, state, folder = live or self.live, self.run, None
         if strength != self.attack.before:
             state, folder = self._state(model, f"{attack}, {strength}"), self.folder
@@ -195,6 +194,10 @@ class StateMeasurer:
 
         Random numbers are drawn from the seed of the attack, in every context anew.
         """
+        import torch
+
+        from medunlearn.attacks.recovery.restored_weights import restored
+
         device = self.live.device
         devices = [device] if str(device).startswith("cuda") else []
         with restored(self.live), torch.random.fork_rng(devices=devices), torch.no_grad():
@@ -205,6 +208,9 @@ class StateMeasurer:
         self, questions: Sequence[Question], decoding: Decoding, *, samples: int, seed: int, max_new_tokens: int
     ) -> dict[str, list[Response]]:
         """Sampled responses by question; stored ones are not sampled again."""
+        from medunlearn.generation.respond import sample_responses
+        from medunlearn.probes.questioning import store_of
+
         store = store_of(
             self.run,
             self.benchmark,
@@ -242,6 +248,8 @@ class StateMeasurer:
 
     def _state(self, model: LanguageModel, name: str) -> Run:
         """The model in its current state, with a separate name and fingerprint."""
+        from medunlearn.training.trainable import checksums
+
         weights = checksums(dict(model.model.named_parameters()))
         facts = {**self.run.info.results, "fingerprint": sha256_of_json([self.run.fingerprint, name, weights])}
         info = replace(self.run.info, label=f"{self.run.label}, {name}", results=facts)

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from medunlearn.attacks.attack_protocol import AttackJob
 from medunlearn.attacks.attack_sizes import AttackSizes, Cost
-from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.attacks.recovery.recovery_interface import RecoveryInterface, VariantScores
 from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
 from medunlearn.config import AttackSettings
@@ -21,7 +20,9 @@ from medunlearn.data.storage import write_together
 from medunlearn.errors import InputError, ModelError
 from medunlearn.results.runs import Recording
 from medunlearn.results.scores import replace_scores, score_table
-from medunlearn.training.trainable import checksums
+
+if TYPE_CHECKING:
+    from medunlearn.attacks.model_holder import ModelHolder
 
 NOTHING_TO_ATTACK = "Nothing can be attacked by {}: {}."
 
@@ -34,6 +35,8 @@ def _unchanged(holder: ModelHolder, name: str) -> Iterator[None]:
         InputError: the weights differ; the next attack loads the model again.
         ModelError: they differ, and are those of a model in training.
     """
+    from medunlearn.training.trainable import checksums
+
     parameters = holder.model.model.named_parameters
     before = checksums(dict(parameters()))
     try:
