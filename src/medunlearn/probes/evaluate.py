@@ -101,10 +101,12 @@ def evaluate_together(
     if shared and not processes.on_main(lambda: is_complete(evaluation_folder(run, benchmark, settings))):
         rendering, silent = run.rendering(settings.template, settings.context), quiet or not processes.main
         questioning = Questioning(run, benchmark, settings, rendering, device, silent, None, work=work)
-        processes.each(lambda: questioning.ask_share(processes, metric_names(benchmark, settings)))
+        with processes.barrier():
+            questioning.ask_share(processes, metric_names(benchmark, settings))
         del questioning
     how: dict[str, Any] = {"device": device, "quiet": quiet, "work": work}
-    return processes.main_first(lambda: evaluate_one(run, benchmark, settings, **how))
+    with processes.main_first():
+        return evaluate_one(run, benchmark, settings, **how)
 
 
 def evaluate_one(

@@ -161,14 +161,17 @@ def save_sharded(
     with torch.no_grad(), whole_adapters(live.model):
         tensors = WholeTensors(live.model, processes.main)
         adapter = processes.on_main(lambda: low_rank_of(live.model, stand) if adapted and stand else None)
-        changes = processes.together(lambda: _Changes(tensors, None if adapter else base))
-        processes.together(lambda: tensors.gather(changes.see))
+        with processes.barrier():
+            changes = _Changes(tensors, None if adapter else base)
+        with processes.barrier():
+            tensors.gather(changes.see)
         rounding = {"merge_rounding": processes.on_main(tensors.sums.rounding)} if adapted else {}
         if adapter is not None and stand is not None:
             return processes.on_main(lambda: save_adapter(adapter, stand, folder)) | rounding
         names = processes.on_main(changes.smaller)
         writing = _Writing(live, tensors, folder, base, names)
-        processes.together(writing.write if processes.main else writing.gather)
+        with processes.barrier():
+            writing.write() if processes.main else writing.gather()
         return processes.on_main(writing.facts) | rounding
 
 

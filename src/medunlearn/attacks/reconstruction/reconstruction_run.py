@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import pandas as pd
 
@@ -71,10 +71,11 @@ class ReconstructionJob(AttackJob):
         processes, model = holder.processes, holder.live_module
         names, plain, left_out = self.questions
         if processes.world > 1:
-            with recording.stage("ask"):
-                processes.each(lambda: in_turns(model, partial(self._ask_share, holder)))
-
-        def score_all() -> None:
+            with recording.stage("ask"), processes.barrier(), in_turns(model):
+                self._ask_share(holder)
+        with processes.barrier(), in_turns(model):
+            if not processes.main:
+                return
             answers, store = self._score_contexts(holder, recording)
             recording.info.results["health"]["problems"] += [*holder.problems, *answer_problems(answers)]
             recording.info.results[NAME] = {
@@ -84,8 +85,6 @@ class ReconstructionJob(AttackJob):
                 "left_out": left_out,
                 "responses": store,
             }
-
-        processes.each(lambda: in_turns(model, score_all if processes.main else lambda: None))
 
     def _ask_share(self, holder: ModelHolder) -> None:
         names, plain, _ = self.questions

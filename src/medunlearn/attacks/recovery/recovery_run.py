@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -61,8 +60,11 @@ class RecoveryJob(AttackJob):
         """Attack a model. Processes share the questions, unless one of them has to attack alone."""
         processes = holder.processes
         if self.attack.shared and processes.world > 1 and holder.live is None:
-            processes.each(partial(self._ask_share, holder))
-        processes.on_main(partial(self._attack, holder, recording))
+            with processes.barrier():
+                self._ask_share(holder)
+        with processes.barrier():
+            if processes.main:
+                self._attack(holder, recording)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         return self.attack.cost(sizes)
