@@ -19,7 +19,7 @@ from medunlearn.data.image_controls import CONTROLS, ImageControl, with_blank_im
 from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, responses_digest
 from medunlearn.data.splits import Split
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.errors import ConfigError
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.leakage import keywords as disease_keywords
@@ -246,14 +246,14 @@ def _write_scores(
             fact_table(answers.ranks, labels, answers.context),
             fact_table(answers.record_ranks, record_labels(benchmark, split, [*answers.record_ranks]), IN_RECORD),
         ]
-        write_atomically(folder / FACTS, joined(facts).to_parquet)
+        write_frame(folder / FACTS, joined(facts))
     if answers.controls:
         names, image_questions = _image_measures(metrics), _questions_on_images(benchmark, questions)
         others: dict[str, pd.DataFrame] = {
             control: score_items(question_items(image_questions, sides, *answer), names, settings, labels, device)
             for control, answer in answers.controls.items()
         }
-        write_atomically(folder / IMAGE_CONTROL, control_table(tables[0], others).to_parquet)
+        write_frame(folder / IMAGE_CONTROL, control_table(tables[0], others))
     write_tables(folder, benchmark, settings, joined(tables))
 
 

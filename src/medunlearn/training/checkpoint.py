@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from medunlearn.data.leftovers import set_aside
-from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.data.storage import atomic_file, read_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.models.decoder import base_model, decoder_layers
 from medunlearn.training.optimizers import DIVISIBLE, MOMENTS, moments, restore
@@ -89,7 +89,8 @@ def _whole(folder: Path) -> list[Path]:
 def _write(target: Path, model: Any, optimizer: torch.optim.Optimizer, share: str) -> None:
     left_out = _write_weights(target, model, share)
     state = {key: value for key, value in moments(optimizer).items() if int(key.partition(".")[0]) not in left_out}
-    write_atomically(target / f"optimizer{share}.safetensors", lambda path: save_file(state, path))
+    with atomic_file(target / f"optimizer{share}.safetensors") as part:
+        save_file(state, part)
 
 
 def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
@@ -99,7 +100,8 @@ def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
         number for number, name in enumerate(parts) if share not in ("", "-0") and not is_sharded(tensors[name])
     }
     own_tensors = {n: t.detach().contiguous() for k, (n, t) in enumerate(parts.items()) if k not in left_out}
-    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(own_tensors, path))
+    with atomic_file(folder / f"model{share}.safetensors") as part:
+        save_file(own_tensors, part)
     return left_out
 
 

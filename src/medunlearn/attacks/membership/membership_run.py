@@ -27,7 +27,7 @@ from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.leftovers import read_whole, set_aside
-from medunlearn.data.storage import read_frame, write_atomically
+from medunlearn.data.storage import read_frame, write_frame
 from medunlearn.errors import InputError
 from medunlearn.models.folders import model_folder
 from medunlearn.models.load import load_model
@@ -146,7 +146,7 @@ class MembershipJob(AttackJob):
         summary = summarize(scores, replicates=self.settings.replicates, seed=self.settings.seed)
         replace_scores(folder, scores, attack=list(self.attacks))
         for name, table in {self.summary_file: summary, CURVES: curves(scores)}.items():
-            write_atomically(folder / name, table.to_parquet)
+            write_frame(folder / name, table)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         """One pass over the documents for all attacks; the gradient norm needs another, forward and backward."""
@@ -219,6 +219,6 @@ def _read_or_make(
         table = pd.concat(processes.gather(own_rows), ignore_index=True)
         with processes.barrier():
             if processes.main:
-                write_atomically(path, table.to_parquet)
+                write_frame(path, table)
     with processes.barrier():
         return read_frame(path)

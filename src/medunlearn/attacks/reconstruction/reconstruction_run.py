@@ -23,7 +23,7 @@ from medunlearn.attacks.reconstruction.reconstruction_results import (
 from medunlearn.config import AttackSettings, Context, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
@@ -137,7 +137,7 @@ class ReconstructionJob(AttackJob):
             scores = pd.concat(tables, ignore_index=True)
             summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
             replace_scores(folder, scores, attack=[ATTACK])
-            write_atomically(folder / SUMMARY, summary.to_parquet)
+            write_frame(folder / SUMMARY, summary)
         return answers, store
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:

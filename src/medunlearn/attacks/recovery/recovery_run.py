@@ -16,7 +16,7 @@ from medunlearn.attacks.recovery.recovery_interface import RecoveryInterface, Va
 from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import write_together
+from medunlearn.data.storage import write_frames
 from medunlearn.errors import InputError, ModelError
 from medunlearn.results.runs import Recording
 from medunlearn.results.scores import replace_scores, score_table
@@ -121,4 +121,4 @@ class RecoveryJob(AttackJob):
             self.summary_file: summarize_strengths(scores, self.attack.before, **how),
             self.subjects_file: subject_means(scores),
         }
-        write_together({recording.folder / name: frame.to_parquet for name, frame in files.items()})
+        write_frames(recording.folder, files)

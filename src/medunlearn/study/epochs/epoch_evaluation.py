@@ -27,7 +27,7 @@ import pandas as pd
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.lineage import run_lineage, write_lineage
-from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
+from medunlearn.data.storage import read_frame, sha256_of_json, write_frame
 from medunlearn.models.folders import file_facts
 from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.health import refuse_non_finite
@@ -273,7 +273,7 @@ class EpochEvaluation:
         if path.exists():
             before = read_frame(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
-        write_atomically(path, table.to_parquet)
+        write_frame(path, table)
         return [replace(standing, problem=self._problem(standing.epoch)) for standing in self.rule.standings(table)]
 
     def _problem(self, epoch: int) -> str:
