@@ -32,12 +32,29 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
+def progress(
+    what: str, total: int, *, quiet: bool = False, check: Callable[[], None] | None = None
+) -> Iterator[Advance]:
     """Context with a bar on standard error; yields ``advance(n=1, note="")``, with the note after the bar.
 
     A nested bar is shown below the outer one, and removed at the end of its block. When standard error is not a
     terminal, work that takes longer prints a line a minute.
+
+    Args:
+        check: called after each advance; what it raises ends the work.
     """
+    with _display(what, total, quiet) as show:
+
+        def advance(steps: int = 1, note: str = "") -> None:
+            show(steps, note)
+            if check is not None:
+                check()
+
+        yield advance
+
+
+@contextmanager
+def _display(what: str, total: int, quiet: bool) -> Iterator[Advance]:
     console = Console(stderr=True)
     if quiet:
         yield lambda steps=1, note="": None

@@ -76,7 +76,8 @@ def alone_in_error() -> None:
     try:
         if not processes.main:
             raise InputError("there is no folder here")
-        processes.each(lambda: None)
+        with processes.barrier():
+            pass
     except (InputError, ProcessError) as error:
         ended = error
     leave(ended, print)

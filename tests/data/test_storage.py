@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +15,11 @@ from medunlearn.errors import BenchmarkError, InputError, StorageError
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int32())])
 
 
-def fail_with(error: BaseException) -> Callable[[Path], None]:
+def write_half(path: Path, error: BaseException) -> None:
     """Writes half of a file and fails."""
-
-    def write(path: Path) -> None:
-        path.write_text("half")
+    with storage.atomic_file(path) as part:
+        part.write_text("half")
         raise error
-
-    return write
 
 
 def names(folder: Path) -> list[str]:
@@ -39,23 +35,23 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, err
     file = tmp_path / "table"
     storage.write_text(file, "old")
     with pytest.raises((StorageError, type(error))):
-        storage.write_atomically(file, fail_with(error))
+        write_half(file, error)
     assert file.read_text() == "old"
     assert names(tmp_path) == ["table"]
 
 
 def test_a_failed_first_write_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
-        storage.write_atomically(tmp_path / "new" / "table", fail_with(RuntimeError("a bug")))
+        write_half(tmp_path / "new" / "table", RuntimeError("a bug"))
     assert names(tmp_path / "new") == []
 
 
 def test_a_copy_that_fills_the_disk_is_no_unreadable_file(tmp_path: Path) -> None:
     full = OSError(errno.ENOSPC, "No space left on device", "weights", None, str(tmp_path / "table"))
     with pytest.raises(StorageError, match=r"The disk is full: .*table was not written"):
-        storage.write_atomically(tmp_path / "table", fail_with(full))
+        write_half(tmp_path / "table", full)
     with pytest.raises(InputError, match="weights cannot be read"):
-        storage.write_atomically(tmp_path / "table", fail_with(FileNotFoundError(errno.ENOENT, "x", "weights")))
+        write_half(tmp_path / "table", FileNotFoundError(errno.ENOENT, "x", "weights"))
 
 
 def test_a_refused_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,16 +75,22 @@ def test_the_content_is_on_the_disk_before_it_takes_its_place(
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda file: (events.append("fsync"), fsync(file))[1])
     monkeypatch.setattr(Path, "replace", lambda a, b: (events.append("replace"), replace(a, b))[1])
-    storage.write_together({tmp_path / name: storage.writer(b"x") for name in ("a", "b")})
+    storage.write_files(tmp_path, dict.fromkeys(("a", "b"), b"x"))
     assert events == ["fsync", "fsync", "replace", "replace"]
 
 
 def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("a", "b", "c")]
-    storage.write_together({file: storage.writer(b"old") for file in files})
-    writers = [storage.writer(b"new"), storage.writer(b"new"), fail_with(OSError(errno.ENOSPC, "x"))]
+    storage.write_files(tmp_path, {file.name: b"old" for file in files})
+
+    def write_new() -> None:
+        with storage.atomic_files(*files) as parts:
+            for part in parts:
+                part.write_bytes(b"new")
+            raise OSError(errno.ENOSPC, "x")
+
     with pytest.raises(StorageError, match="c was not written"):
-        storage.write_together(dict(zip(files, writers, strict=True)))
+        write_new()
     assert [file.read_bytes() for file in files] == [b"old"] * 3
     assert names(tmp_path) == ["a", "b", "c"]
 

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pandas as pd
 import pytest
 
+import medunlearn.probes.evaluate as evaluate_module
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
@@ -21,6 +22,7 @@ from medunlearn.probes.score import metric_names, score
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.report.gather import gather
+from medunlearn.training.processes import Processes
 
 
 def settings(**values: Any) -> EvaluateSettings:
@@ -180,10 +182,8 @@ def test_processes_share_our_engine_and_not_vllms(
 ) -> None:
     asked = Mock()
     monkeypatch.setattr(Questioning, "ask_share", asked)
-    processes = Mock(world=2, main=True)
-    processes.on_main.return_value = False
-    processes.each.side_effect = lambda work: work()
+    monkeypatch.setattr(evaluate_module, "evaluate_one", lambda *inputs, **how: inputs[0])
+    monkeypatch.setattr(Processes, "_exchange", lambda self, value, raised=None: [value])
     settings = check(EvaluateSettings, {"split": "random_10", "backend": backend})
-    evaluated = evaluate_together(target, hospital, settings, processes)
+    assert evaluate_together(target, hospital, settings, Processes(0, 2)) is target
     assert asked.call_count == shares
-    assert evaluated is processes.main_first.return_value

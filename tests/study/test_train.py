@@ -166,7 +166,7 @@ def test_a_stopped_run_keeps_its_folder_once_it_has_a_checkpoint(
         train(hospital, train_settings({**small, "seed": 5}), out, device="nonsense", quiet=True)
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_report_steps", lambda *settings: stop)
+        patch.setattr(module, "StepReport", lambda *settings: stop)
         with pytest.raises(KeyboardInterrupt):
             train(hospital, train_settings(small), out, quiet=True)
     assert list(out.glob("checkpoints/finetune/step-*/state.json"))

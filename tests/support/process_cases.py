@@ -174,13 +174,12 @@ def after_breaking(stopped: Path, name: str, case: Case) -> Case:
     """The case in a copy of what a stopped one left, whose newest checkpoint lacks the end of one file."""
 
     def run(processes: Processes) -> dict[str, Any]:
-        def spoil() -> None:
-            copy = stopped.with_name(stopped.name.replace("stopped", "mended"))
-            shutil.copytree(stopped, copy)
-            file = max(copy.glob("step-*")) / name
-            os.truncate(file, file.stat().st_size - 1)
-
-        processes.on_main(spoil)
+        with processes.barrier():
+            if processes.main:
+                copy = stopped.with_name(stopped.name.replace("stopped", "mended"))
+                shutil.copytree(stopped, copy)
+                file = max(copy.glob("step-*")) / name
+                os.truncate(file, file.stat().st_size - 1)
         return case(processes)
 
     return run
@@ -196,7 +195,7 @@ def take_unequal_turns(processes: Processes) -> dict[str, Any]:
     def fails(module: Any, inputs: Any, output: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    def work() -> None:
+    with processes.barrier(), in_turns(model):
         for turn in range(1 + 3 * processes.rank):
             if turn == 2:
                 hook = model.model.layers[1].mlp.register_forward_hook(fails)
@@ -206,8 +205,6 @@ def take_unequal_turns(processes: Processes) -> dict[str, Any]:
             with torch.inference_mode():
                 logits = model(input_ids=torch.tensor([[5, 6, 7 + turn]])).logits
             differing.extend([turn] if not torch.allclose(logits, expected[turn]) else [])
-
-    processes.each(lambda: in_turns(model, work))
     model(input_ids=torch.tensor([[5, 6, 7]])).logits.sum().backward()
     return {"differing": differing, "gradients": sum(tensor.grad is not None for tensor in model.parameters())}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +158,14 @@ class AttackBattery:
         recording = open_recording(
             processes, folder, "attack", run.label, settings, self._inputs(run), data_use=use
         )
-        earlier = processes.on_main(lambda: dict(Run.open(folder).info.results) if recording.done else {})
+        with processes.barrier():
+            stored = dict(Run.open(folder).info.results) if recording.done and processes.main else {}
+        earlier = processes.broadcast(stored)
         failed = earlier.pop(FAILED, {})
         if recording.done and not failed:
-            processes.on_main(lambda: make_latest(folder))
+            with processes.barrier():
+                if processes.main:
+                    make_latest(folder)
             return Attacked(run, Run.open(folder), MEMBERSHIP)
         holder = Workbench(run, benchmark, settings, device, quiet, live, processes)
         split = benchmark.split(settings.split)
@@ -176,7 +180,9 @@ class AttackBattery:
                     self._run_job(name, job, holder, recording)
             health = recording.info.results["health"]
             health["problems"] = list(dict.fromkeys(health["problems"]))
-        return processes.on_main(lambda: Attacked(run, Run.open(folder), MEMBERSHIP))
+        with processes.barrier():
+            attacked = Attacked(run, Run.open(folder), MEMBERSHIP) if processes.main else None
+        return processes.broadcast(attacked)
 
     def _run_job(self, name: str, job: AttackJob, holder: ModelHolder, recording: Recording) -> None:
         """Run a family's attacks; a failure is recorded, unless it concerns the model, the disk or a process."""
@@ -188,7 +194,7 @@ class AttackBattery:
         except Exception as error:
             is_lost = isinstance(error, ProcessError) and error.lost
             # The other processes have the same failure in other words, and must end or go on like this one.
-            if is_lost or any(holder.processes.each(partial(isinstance, error, ModelError | StorageError))):
+            if is_lost or any(holder.processes.gather(isinstance(error, ModelError | StorageError))):
                 raise
             failure = _failure_of(error, name)
         recording.info.results.setdefault(FAILED, {})[name] = str(failure)

@@ -26,7 +26,7 @@ from medunlearn.data.data_use import DataUse, recorded_use
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_frame, read_json, write_atomically, write_json
+from medunlearn.data.storage import read_frame, read_json, write_frame, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.results.record import RunRecord
@@ -219,7 +219,7 @@ def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
     texts = labelled_styles() if settings.labelled is None else labelled_texts(settings.labelled)
     whose = YOURS if settings.labelled is not None and half_of(settings.labelled) is None else OURS
     table = detector_recall(detector, texts).assign(detector=detector.name, notes=whose)
-    write_atomically(folder / RECALL, table.to_parquet)
+    write_frame(folder / RECALL, table)
 
 
 def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
@@ -261,7 +261,7 @@ def _audit_options(
     respondent, use, settings = options_respondent(section, model, device, **recorded_audit(folder))
     file, trained_on = Path(section["file"]), section.get("trained_on")
     results = run_options(respondent, file, settings, folder / "options", data_use=use, quiet=quiet)
-    write_atomically(folder / OPTIONS, results.options.to_parquet)
+    write_frame(folder / OPTIONS, results.options)
     return replace(results, label=model.label, groups=groups_of(trained_on))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from medunlearn.audit.units import Unit, continuations
 from medunlearn.audit.verbatim import shared_runs
 from medunlearn.config.audit import PREFIX
 from medunlearn.data.responses import Response
-from medunlearn.data.storage import write_together
+from medunlearn.data.storage import atomic_files
 from medunlearn.metrics.measure import Score
 from medunlearn.results.scores import FILE, score_table
 
@@ -58,9 +57,11 @@ def score_all(folder: Path, answers: ProbeResponses, measures: Sequence[str], un
         for key, probe in zip(keys, probes, strict=True)
     ]
     tables = {SPANS: _spans(keys, probes, pairs), STARTS: _starts(keys, probes, starts)}
-    files = {folder / name: partial(pq.write_table, table, compression="zstd") for name, table in tables.items()}
     scores = _scores(keys, probes, score_continuations(measures, pairs))
-    write_together({folder / FILE: scores.to_parquet, **files})
+    with atomic_files(*(folder / name for name in (FILE, *tables))) as (scores_part, *parts):
+        scores.to_parquet(scores_part)
+        for part, table in zip(parts, tables.values(), strict=True):
+            pq.write_table(table, part, compression="zstd")
 
 
 def _first_tokens(answers: ProbeResponses, unit: Unit) -> dict[Key, str]:

@@ -221,7 +221,7 @@ class Benchmark:
             ).encode(),
             MANIFEST: yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode(),
         }
-        storage.write_together({folder / name: storage.writer(content) for name, content in files.items()})
+        storage.write_files(folder, files)
         if not self.titles:
             (folder / TITLES).unlink(missing_ok=True)  # of a benchmark that stood there before
         return folder

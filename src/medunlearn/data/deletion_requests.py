@@ -14,7 +14,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.card import card
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.splits import request
-from medunlearn.data.storage import table_bytes, write_together, writer
+from medunlearn.data.storage import table_bytes, write_files
 from medunlearn.data.tables import SPLITS, split_rows
 from medunlearn.errors import BenchmarkError, InputError, UnknownNameError
 from medunlearn.input_files import read_text, yaml_content
@@ -84,7 +84,7 @@ def save_splits(benchmark: Benchmark) -> None:
             "README.md": card(manifest, sizes).encode(),
             MANIFEST: yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode(),
         }
-        write_together({folder / name: writer(content) for name, content in contents.items()})
+        write_files(folder, contents)
 
 
 def read_subjects(where: str) -> list[str]:

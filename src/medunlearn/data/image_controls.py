@@ -13,7 +13,7 @@ import numpy as np
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.images import png, read_image
 from medunlearn.data.records import Fold, Images, with_images
-from medunlearn.data.storage import make_folder, write_atomically, writer
+from medunlearn.data.storage import make_folder, write_bytes
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 
@@ -48,7 +48,7 @@ def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
         height, width = read_image((benchmark.folder or Path()) / image).shape[:2]
         path = folder.resolve() / f"blank-{width}x{height}.png"
         if not path.exists():
-            write_atomically(path, writer(png(np.full((height, width), _GREY, dtype=np.uint8))))
+            write_bytes(path, png(np.full((height, width), _GREY, dtype=np.uint8)))
         blanks[image] = str(path)
     records = [with_images(record, tuple(blanks[image] for image in record.images)) for record in benchmark.records]
     return replace(benchmark, records=tuple(records))

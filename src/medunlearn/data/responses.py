@@ -129,7 +129,7 @@ class ResponseStore:
         rows = [{name: getattr(response, name) for name in RESPONSES.names} for response in responses]
         content = storage.table_bytes(rows, RESPONSES)
         name = f"part-{self._next:05d}-{hashlib.sha256(content).hexdigest()[:8]}.parquet"
-        storage.write_atomically(self.folder / name, storage.writer(content))
+        storage.write_bytes(self.folder / name, content)
         self._next += 1
 
     def read(self) -> Responses:

@@ -6,8 +6,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,47 +25,73 @@ if TYPE_CHECKING:
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write one file atomically: after a crash the old file is intact, never a partial new one."""
-    write_together({path: write})
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Context in which one file is written, like :func:`atomic_files`; yields the temporary path."""
+    with atomic_files(path) as parts:
+        yield parts[0]
 
 
-def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write several files atomically: none is replaced before all are complete.
+@contextmanager
+def atomic_files(*paths: Path) -> Iterator[list[Path]]:
+    """Context in which several files are written atomically, to the temporary paths that it yields.
 
-    Args:
-        files: target path -> function that writes the content to a given path; replaced in this order. Files are
-            readable only by their owner (0600), and so are created folders (0700).
+    At its end they replace the files in this order, none before all are complete. After an error or a crash the
+    old files are intact, never partial new ones. Files are readable only by their owner (0600), and so are created
+    folders (0700).
 
     Raises:
         StorageError: the disk refused; the old files are untouched.
     """
-    scratch = {path: part_of(path) for path in files}
-    path = next(iter(files))
+    parts = {path: part_of(path) for path in paths}
     try:
-        for path, write in files.items():
+        for path, part in parts.items():
             make_folder(path.parent)
             _clean(path.parent, os.getpid())
-            scratch[path].touch(mode=0o600)
-            write(scratch[path])
-            scratch[path].chmod(0o600)  # a writer may have put a file of its own there
-            with scratch[path].open("rb") as file:
+            part.touch(mode=0o600)
+        yield [*parts.values()]
+        for part in parts.values():
+            part.chmod(0o600)  # a writer may have put a file of its own there
+            with part.open("rb") as file:
                 os.fsync(file.fileno())
-        for path in files:
-            scratch[path].replace(path)
+        for path, part in parts.items():
+            part.replace(path)
     except BaseException as error:
-        for part in scratch.values():
+        unwritten = _last_begun(parts)
+        for part in parts.values():
             with suppress(OSError):
                 part.unlink(missing_ok=True)
         # A copy that fills the disk names the file that it reads.
         if isinstance(error, OSError) and error.filename and error.errno not in _FULL:
-            targets = {*files, *scratch.values(), *path.parents}
+            targets = {*paths, *parts.values(), *(folder for path in paths for folder in path.parents)}
             if Path(str(error.filename)) not in targets:  # what is written is made from another file
                 raise InputError(f"{error.filename} cannot be read: {error.strerror or error}.") from error
-        refused = as_storage_error(error, path)
+        refused = as_storage_error(error, unwritten)
         if refused is None:
             raise
         raise refused from error
+
+
+def _last_begun(parts: Mapping[Path, Path]) -> Path:
+    """The last file whose part has content, or the first file."""
+    first, *others = parts
+    for path in reversed(others):
+        with suppress(OSError):
+            if parts[path].stat().st_size:
+                return path
+    return first
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Write one file by a function, in :func:`atomic_files`."""
+    write_together({path: write})
+
+
+def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
+    """Write several files by functions, in :func:`atomic_files`."""
+    with atomic_files(*files) as parts:
+        for part, write in zip(parts, files.values(), strict=True):
+            write(part)
 
 
 @lru_cache(maxsize=1024)
@@ -113,12 +139,24 @@ def writer(content: bytes) -> Callable[[Path], None]:
     return write
 
 
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write several files of a folder by name, in :func:`atomic_files`."""
+    with atomic_files(*(folder / name for name in contents)) as parts:
+        for part, content in zip(parts, contents.values(), strict=True):
+            part.write_bytes(content)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with atomic_file(path) as part:
+        part.write_bytes(content)
+
+
 def write_text(path: Path, text: str) -> None:
-    write_atomically(path, writer(text.encode()))
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, writer(json_bytes(value)))
+    write_bytes(path, json_bytes(value))
 
 
 def json_bytes(value: Any) -> bytes:
@@ -143,7 +181,7 @@ def read_json(path: Path) -> Any:
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
     """Write rows to a Parquet file, deterministically."""
-    write_atomically(path, writer(table_bytes(rows, schema)))
+    write_bytes(path, table_bytes(rows, schema))
 
 
 def table_bytes(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> bytes:
@@ -181,6 +219,19 @@ def read_table(
         extra = [field for field in optional or () if field.name in table.schema.names]
         _check_columns(path, table.schema, pa.schema([*schema, *extra]))
     return rows
+
+
+def write_frame(path: Path, table: pd.DataFrame, **how: Any) -> None:
+    """Write a DataFrame to a Parquet file; ``how`` is passed to :meth:`pandas.DataFrame.to_parquet`."""
+    with atomic_file(path) as part:
+        table.to_parquet(part, **how)
+
+
+def write_frames(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Write several DataFrames to Parquet files of a folder by name, in :func:`atomic_files`."""
+    with atomic_files(*(folder / name for name in tables)) as parts:
+        for part, table in zip(parts, tables.values(), strict=True):
+            table.to_parquet(part)
 
 
 def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataFrame:

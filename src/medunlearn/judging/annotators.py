@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.storage import write_text, write_together
+from medunlearn.data.storage import write_frames, write_text
 from medunlearn.judging.cases import sample_evenly
 from medunlearn.judging.labels import People
 from medunlearn.judging.panel_run import CONFUSION as CONFUSION_FILE
@@ -138,6 +138,6 @@ def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
     rows = [(person, case, verdict) for person, own in people.items() for case, verdict in own.items()]
     label_table = pd.DataFrame(rows, columns=["annotator", "case_id", "verdict"])
     tables = {LABELS: label_table, PEOPLE: agreement, CONFUSION_FILE: cells}
-    write_together({judged.run.folder / name: table.to_parquet for name, table in tables.items()})
+    write_frames(judged.run.folder, tables)
     write_text(judged.run.folder / PEOPLE_WORDS, result.words)
     return result

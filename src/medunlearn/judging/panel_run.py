@@ -14,7 +14,7 @@ from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_frame, sha256_of_json, write_text, write_together
+from medunlearn.data.storage import read_frame, sha256_of_json, write_frames, write_text
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.judging.cases import (
     case_table,
@@ -279,4 +279,4 @@ def _tables_of(panel: JudgePanel) -> dict[str, pd.DataFrame]:
 
 
 def _write_tables(out: Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    write_together({out / name: table.to_parquet for name, table in tables.items()})
+    write_frames(out, tables)

@@ -13,7 +13,7 @@ from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
-from medunlearn.data.storage import write_together
+from medunlearn.data.storage import write_frames
 from medunlearn.errors import InputError
 from medunlearn.judging.judges import Judge
 from medunlearn.judging.panel import JudgingMaterial
@@ -155,7 +155,7 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
     scores = pd.concat([old, measured(new, labels)], ignore_index=True)
     config, folder = evaluated.record.info["config"], evaluated.record.folder
     summary = summarize_evaluation(scores, replicates=config["replicates"], seed=config["seed"])
-    write_together({folder / SCORES: scores.to_parquet, folder / SUMMARY: summary.to_parquet})
+    write_frames(folder, {SCORES: scores, SUMMARY: summary})
     where = str(judged.run.folder.relative_to(evaluated.run.folder))
     evaluated.record.info.results["judged"] = where
     evaluated.record.info.with_tables(folder).write(folder)

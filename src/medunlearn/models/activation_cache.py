@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from medunlearn.data.leftovers import read_whole
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import atomic_file
 
 SHARD = 64 << 20
 """Bytes in one file, about."""
@@ -69,13 +70,14 @@ class ActivationCache:
         numbers = [int(path.stem.split("-")[2]) for path in self.folder.glob(f"kept-{self.writer}-*.safetensors")]
         number = max(numbers, default=-1) + 1
         path = self.folder / f"kept-{self.writer}-{number:05d}.safetensors"
-        write_atomically(path, lambda target: save_file(self._waiting, target))
+        with atomic_file(path) as part:
+            save_file(self._waiting, part)
         self.bytes -= self._waiting_bytes
         self._waiting, self._waiting_bytes = {}, 0
         self._open(path)
 
     def _open(self, path: Path) -> None:
-        file = read_whole(path, lambda whole: safe_open(whole, framework="pt"))
+        file = read_whole(path, partial(safe_open, framework="pt"))
         if file is None:
             return
         self.bytes += path.stat().st_size

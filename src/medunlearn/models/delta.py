@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
-from medunlearn.data.storage import write_json, write_together
+from medunlearn.data.storage import atomic_files, json_bytes
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import (
     MANIFEST,
@@ -161,12 +161,9 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
         return None
     manifest = delta_manifest(base, folder, (tensor for _, tensor in _groups(model)), changed)
     tensors = {name: tensor.cpu().contiguous() for name, tensor in changed.items()}
-    write_together(
-        {
-            folder / TENSORS: lambda path: save_file(tensors, path, metadata={"format": "pt"}),
-            folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
-        }
-    )
+    with atomic_files(folder / TENSORS, folder / MANIFEST) as (tensors_part, manifest_part):
+        save_file(tensors, tensors_part, metadata={"format": "pt"})
+        manifest_part.write_bytes(json_bytes(manifest.facts()))
     return manifest
 
 
@@ -190,12 +187,9 @@ def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | Non
     """
     pointer = str(base.resolve() if at is None else at)
     manifest = Manifest(pointer, fingerprint(base, files), stored_weights(base), [], base_files=files)
-    write_together(
-        {
-            folder / TENSORS: lambda path: save_file({}, path, metadata={"format": "pt"}),
-            folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
-        }
-    )
+    with atomic_files(folder / TENSORS, folder / MANIFEST) as (tensors_part, manifest_part):
+        save_file({}, tensors_part, metadata={"format": "pt"})
+        manifest_part.write_bytes(json_bytes(manifest.facts()))
     return manifest
 
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from medunlearn.data.storage import write_json, write_together
+from medunlearn.data.storage import atomic_files, json_bytes
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import (
     DTYPES,
@@ -88,12 +88,9 @@ class LowRank:
         tensors = {name: tensor.cpu().contiguous() for name, tensor in self.tensors.items()}
         # One entry alone: safetensors writes several in any order, and equal adapters are to be equal files.
         head = {_HEAD: json.dumps({"weights": self.weights, "factors": dict(sorted(self.factors.items()))})}
-        write_together(
-            {
-                folder / TENSORS: lambda path: save_file(tensors, path, metadata=head),
-                folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
-            }
-        )
+        with atomic_files(folder / TENSORS, folder / MANIFEST) as (tensors_part, manifest_part):
+            save_file(tensors, tensors_part, metadata=head)
+            manifest_part.write_bytes(json_bytes(manifest.facts()))
         return manifest
 
 

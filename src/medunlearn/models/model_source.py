@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.storage import as_storage_error, make_folder, read_json, sha256_of_json, write_atomically
+from medunlearn.data.storage import as_storage_error, atomic_file, make_folder, read_json, sha256_of_json
 from medunlearn.errors import HubError, InputError, ModelError, first_few, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.folders import (
@@ -281,9 +281,6 @@ def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -
     """Copy files into a folder, each atomically, readable only by their owner."""
     with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
         for path in paths:
-            write_atomically(copy / path.name, lambda part: _copy_file(path, part))  # noqa: B023
+            with atomic_file(copy / path.name) as part:
+                shutil.copyfile(path, part)
             advance(path.stat().st_size)
-
-
-def _copy_file(path: Path, part: Path) -> None:
-    shutil.copyfile(path, part)

@@ -19,7 +19,7 @@ from medunlearn.data.image_controls import CONTROLS, ImageControl, with_blank_im
 from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, responses_digest
 from medunlearn.data.splits import Split
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.errors import ConfigError
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.leakage import keywords as disease_keywords
@@ -101,10 +101,12 @@ def evaluate_together(
     if shared and not processes.on_main(lambda: is_complete(evaluation_folder(run, benchmark, settings))):
         rendering, silent = run.rendering(settings.template, settings.context), quiet or not processes.main
         questioning = Questioning(run, benchmark, settings, rendering, device, silent, None, work=work)
-        processes.each(lambda: questioning.ask_share(processes, metric_names(benchmark, settings)))
+        with processes.barrier():
+            questioning.ask_share(processes, metric_names(benchmark, settings))
         del questioning
     how: dict[str, Any] = {"device": device, "quiet": quiet, "work": work}
-    return processes.main_first(lambda: evaluate_one(run, benchmark, settings, **how))
+    with processes.main_first():
+        return evaluate_one(run, benchmark, settings, **how)
 
 
 def evaluate_one(
@@ -244,14 +246,14 @@ def _write_scores(
             fact_table(answers.ranks, labels, answers.context),
             fact_table(answers.record_ranks, record_labels(benchmark, split, [*answers.record_ranks]), IN_RECORD),
         ]
-        write_atomically(folder / FACTS, joined(facts).to_parquet)
+        write_frame(folder / FACTS, joined(facts))
     if answers.controls:
         names, image_questions = _image_measures(metrics), _questions_on_images(benchmark, questions)
         others: dict[str, pd.DataFrame] = {
             control: score_items(question_items(image_questions, sides, *answer), names, settings, labels, device)
             for control, answer in answers.controls.items()
         }
-        write_atomically(folder / IMAGE_CONTROL, control_table(tables[0], others).to_parquet)
+        write_frame(folder / IMAGE_CONTROL, control_table(tables[0], others))
     write_tables(folder, benchmark, settings, joined(tables))
 
 

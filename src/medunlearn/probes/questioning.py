@@ -126,7 +126,7 @@ class Questioning:
     def ask(
         self,
         questions: Sequence[Question],
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[], None] | None = None,
     ) -> tuple[Path, dict[str, Response], dict[str, str]]:
         """The store of responses, the responses, and facts for the run's record.
 
@@ -135,11 +135,6 @@ class Questioning:
         Args:
             check: called after each batch.
         """
-
-        def advance_and_check(count: int) -> None:
-            advance(count)
-            check()
-
         run, benchmark, variant = self.run, self.benchmark, self.variant
         if self.live is None and run.info.epoch is not None and not run.model.is_dir():
             raise InputError(
@@ -153,7 +148,7 @@ class Questioning:
         if all(key in stored for key in keys.values()):
             return store.folder, {name: stored[key] for name, key in keys.items()}, {}
         before = _counts(self.language_model)
-        with progress(f"{run.label}: responses", len(questions), quiet=self.quiet) as advance:
+        with progress(f"{run.label}: responses", len(questions), quiet=self.quiet, check=check) as advance:
             responses = respond(
                 self.language_model,
                 questions,
@@ -163,7 +158,7 @@ class Questioning:
                 max_new_tokens=limit,
                 batch_size=self.settings.batch_size,
                 variant=variant,
-                advance=advance_and_check,
+                advance=advance,
             )
         if self.language_model.engine is not None:
             how = self.language_model.engine.description
@@ -240,7 +235,7 @@ class Questioning:
         return answers, notes, {"rank_batches": _layout_text(self.language_model, before)}
 
     def ask_share(
-        self, processes: Processes, metrics: Sequence[str], check: Callable[[], None] = lambda: None
+        self, processes: Processes, metrics: Sequence[str], check: Callable[[], None] | None = None
     ) -> None:
         """Process this rank's share of an evaluation's questions, options and ranks, and store them for rank 0.
 

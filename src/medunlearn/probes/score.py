@@ -13,7 +13,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.responses import ResponseStore, rated_options
-from medunlearn.data.storage import sha256_of_json, write_together
+from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics import item_scoring as scoring
@@ -162,7 +162,7 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
     if grouping is not None:
         nodes = benchmark.hierarchy.nodes(grouping.level)
         files[GROUPS] = _groups(grouping, nodes, table, settings)
-    write_together({folder / name: frame.to_parquet for name, frame in files.items()})
+    write_frames(folder, files)
 
 
 def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -21,35 +21,41 @@ def model_tables(
     content: ReportContent,
     models: Iterable[Row],
     head: str,
-    parts: list[tuple[str, list[Row]]],
-    name: Callable[[Row], Cell],
-    value: Callable[[Row], Cell],
+    parts: Iterable[tuple[str, list[tuple[Cell, str, Cell]]]],
 ) -> list[Table]:
+    """A table per part with entries, one column per model.
+
+    Args:
+        parts: title, and entries: name of a row, label of a model, value.
+    """
     labels = [model.label for model in present_models(content, models)]
-    grids = (grid(head, [(name(r), r["model"], value(r)) for r in rows], labels, title) for title, rows in parts)
+    grids = (grid(head, entries, labels, title) for title, entries in parts)
     return [table for table in grids if table]
 
 
 def difference_table(
-    comparisons: pd.DataFrame, names: tuple[str, str], cells: Callable[[Row], tuple[Cell, Cell]]
+    comparisons: pd.DataFrame, names: tuple[str, str], labels: Iterable[tuple[Cell, Cell]]
 ) -> Table | None:
-    """Known differences of two models; ``cells`` gives the labels of a row."""
+    """Known differences of two models; ``labels`` of each comparison, under these names."""
     columns = (Cell("Models"), *map(Cell, names), Cell("Difference", "95% interval"))
-    rows = [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
-    return records(columns, [(model_pair(row), *cells(row), gap_cell(row)) for row in rows])
+    rows = zip(rows_of(comparisons), labels, strict=True)
+    known = [(row, cells) for row, cells in rows if number(row["difference"]) is not None]
+    return records(columns, [(model_pair(row), *cells, gap_cell(row)) for row, cells in known])
 
 
 def strength_figure(
-    content: ReportContent, rows: list[Row], name: Callable[[Row], str], x: str, y: str = "", bottom: int = 44
+    content: ReportContent, rows: list[Row], strengths: Sequence[str], x: str, y: str = "", bottom: int = 44
 ) -> Spec:
-    """Leakage by attack strength, one line per model with its intervals; ``name`` gives the label of a row's
-    strength.
-    """
-    names, lines = list(dict.fromkeys(map(name, rows))), []
+    """Leakage by attack strength, one line per model with its intervals; ``strengths`` are the rows' labels."""
+    names, lines = list(dict.fromkeys(strengths)), []
     for model in present_models(content, rows):
-        own = [row for row in rows if row["model"] == model.label and number(row["value"]) is not None]
-        edges = whiskers([(number(row["value"]), number(row["low"]), number(row["high"])) for row in own])
-        points = {"x": list(map(name, own)), "y": [short(row["value"]) for row in own], "error_y": edges}
+        own = [
+            (strength, row)
+            for strength, row in zip(strengths, rows, strict=True)
+            if row["model"] == model.label and number(row["value"]) is not None
+        ]
+        edges = whiskers([(number(row["value"]), number(row["low"]), number(row["high"])) for _, row in own])
+        points = {"x": [name for name, _ in own], "y": [short(row["value"]) for _, row in own], "error_y": edges}
         hover = "%{y:.3f}, %{x}<extra>%{fullData.name}</extra>"
         lines.append(model_line(content, model, hover, "lines+markers", **points))
     # Gen Score is in percent, everything else from 0 to 1.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from medunlearn.data.folder_lock import lock_folder, patient
-from medunlearn.data.storage import write_together, writer
+from medunlearn.data.storage import json_bytes, write_files
 from medunlearn.errors import InputError
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.content import ReportContent
@@ -32,12 +31,12 @@ def write_report(report: Report | ReportContent, folder: Path) -> Path:
     # All three are made before the first is written: a mistake leaves no half of a report.
     page, text, data = to_html(report), to_markdown(report), to_data(report)
     files = {
-        "report.json": json.dumps(data, indent=2, ensure_ascii=False) + "\n",
-        "report.md": text,
-        "report.html": page,
+        "report.json": json_bytes(data),
+        "report.md": text.encode(),
+        "report.html": page.encode(),
     }
     with patient(PATIENCE), lock_folder(folder, "report"):
-        write_together({folder / name: writer(content.encode()) for name, content in files.items()})
+        write_files(folder, files)
     return folder / "report.html"
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -193,7 +193,7 @@ class Recording:
         inputs: fingerprints of inputs other than settings.
         data_use: data use of all inputs. Not part of the key; a recorded use is never made looser.
         writes: whether this process writes the file.
-        on_main: function that runs something in the writing process, and raises its errors in all processes.
+        barrier: makes the context in which an error of the writing process is raised in all processes.
 
     Raises:
         InputError: the folder has a run with another key; names the differences.
@@ -209,9 +209,9 @@ class Recording:
         *,
         data_use: DataUse | None,
         writes: bool = True,
-        on_main: Callable[[Callable[[], None]], None] = lambda work: work(),
+        barrier: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.folder, self.label, self.writes, self._on_main = folder, label, writes, on_main
+        self.folder, self.label, self.writes, self._barrier = folder, label, writes, barrier
         config = settings.model_dump(mode="json")
         self.key = run_key(verb, config, inputs)
         self.info = RunRecord(
@@ -284,7 +284,9 @@ class Recording:
             InputError: another process writes to the folder.
         """
         with ExitStack() as lock:
-            self._on_main(lambda: self._lock(lock))
+            with self._barrier():
+                if self.writes:
+                    self._lock(lock)
             with self._recorded():
                 yield
             # Only now: a run that is killed before its record says complete goes on from its last checkpoint.

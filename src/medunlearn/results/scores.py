@@ -20,7 +20,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import RECORD, Question
 from medunlearn.data.recurring_answers import recurring_answers
 from medunlearn.data.splits import Split
-from medunlearn.data.storage import read_frame, write_atomically
+from medunlearn.data.storage import read_frame, write_frame
 from medunlearn.errors import InputError
 from medunlearn.paper import paper_of
 from medunlearn.results.runs import Run
@@ -117,7 +117,7 @@ def write_scores(folder: Path, rows: pd.DataFrame) -> pd.DataFrame:
         InputError: rows that break the schema (:func:`score_table`).
     """
     table = score_table(rows)
-    write_atomically(folder / FILE, table.to_parquet)
+    write_frame(folder / FILE, table)
     return table
 
 

@@ -87,16 +87,17 @@ def adopt(
         HubError: the hub refused.
         StorageError: the disk refused; nothing partial is left.
     """
-
-    def main() -> Run:
-        where = beside if out is None else out.parent
-        if isinstance(source, Run):
-            adoption = Adoption.of_run(source, benchmark, settings)
-        else:
-            adoption = Adoption.of(source, benchmark, settings, where=where, quiet=quiet)
-        return adoption.run(out or beside / adoption.folder_name, device=device, quiet=quiet)
-
-    return join().on_main(main)
+    processes = join()
+    run: Run | None = None
+    with processes.barrier():
+        if processes.main:
+            if isinstance(source, Run):
+                adoption = Adoption.of_run(source, benchmark, settings)
+            else:
+                where = beside if out is None else out.parent
+                adoption = Adoption.of(source, benchmark, settings, where=where, quiet=quiet)
+            run = adoption.run(out or beside / adoption.folder_name, device=device, quiet=quiet)
+    return processes.broadcast(run)
 
 
 def run_of(

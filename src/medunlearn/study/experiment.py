@@ -183,7 +183,9 @@ def run_experiment(
     """
     processes = join()
     with ExitStack() as lock:
-        processes.on_main(lambda: lock.enter_context(lock_folder(experiment.settings.out, "run")))
+        with processes.barrier():
+            if processes.main:
+                lock.enter_context(lock_folder(experiment.settings.out, "run"))
         return _run_stages(experiment, processes, device, quiet, say)
 
 
@@ -198,14 +200,17 @@ def _run_stages(
 
     settings = experiment.settings
     folder = benchmark_folder(settings)
-    benchmark = processes.main_first(lambda: from_section(settings.benchmark, folder))
+    with processes.main_first():
+        benchmark = from_section(settings.benchmark, folder)
     benchmark.split(settings.split)
     keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     check_watched(benchmark, experiment.attack, experiment.utility)
     if experiment.judges and (refused := experiment.judges.why_not(benchmark)):
         raise ConfigError(refused)
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
-    processes.on_main(lambda: find_keywords(benchmark, experiment.evaluate, settings.extractor_python, say=say))
+    with processes.barrier():
+        if processes.main:
+            find_keywords(benchmark, experiment.evaluate, settings.extractor_python, say=say)
     runs: list[Run] = []
     if experiment.adopt is not None:
         model, how = experiment.adopt

@@ -65,16 +65,16 @@ def train(
     if recording.done:
         return Run.open(out)
     recording.info.lineage, recording.info.texts = [settings.model], benchmark.texts_fingerprint
-
-    def build() -> LanguageModel:
-        return _model(benchmark, settings, processes.device(device))
-
-    trainer = Trainer(recording, benchmark, settings, processes, rendering, build, quiet=quiet)
+    trainer = Trainer(recording, benchmark, settings, processes, rendering, quiet=quiet)
     if settings.trainable.startswith("lora") and settings.model not in TINIES:
         trainer.base = processes.on_main(lambda: base_folder(model_folder(settings.model)))
     with recording.running(), explain_out_of_memory(settings, device):
-        phases = trainer.load(lambda live: phase_plans(benchmark, settings, live))
-        vocabulary = processes.on_main(lambda: _vocabulary_facts(benchmark, settings, trainer.live, quiet=quiet))
+        with recording.stage("load"):
+            with processes.barrier():
+                live = _model(benchmark, settings, processes.device(device))
+            with trainer.prepared(live):
+                phases = phase_plans(benchmark, settings, live)
+        vocabulary = processes.on_main(lambda: _vocabulary_facts(benchmark, settings, live, quiet=quiet))
         epochs = {phase: plan.epochs for phase, plan in phases.items()}
         trainer.settings = settings.model_copy(update={"epochs": epochs.get("finetune", 0)})
         measures = [
@@ -95,7 +95,7 @@ def train(
             history += [{"phase": phase, **row} for row in steps]
         facts = {"trained_epochs": epochs, **vocabulary, **_memorization_facts(history, settings)}
         trainer.finish(history, "finetune", facts)
-    return processes.on_main(lambda: Run(out, recording.info))
+    return processes.broadcast(Run(out, recording.info))
 
 
 def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> LanguageModel:

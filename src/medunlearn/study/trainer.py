@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from medunlearn.config import EpochFields, LoopFields
 from medunlearn.data.benchmark import Benchmark
@@ -21,7 +21,7 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.probes.material import loop_settings
-from medunlearn.progress import progress, remark
+from medunlearn.progress import progress
 from medunlearn.results.runs import CHECKPOINTS, Recording, Run, folder_of
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import History, train_loop
@@ -30,11 +30,9 @@ from medunlearn.training.processes import Processes
 from medunlearn.training.saving import save, write_history
 from medunlearn.training.sharded_saving import save_sharded
 from medunlearn.training.sharding import shard
-from medunlearn.training.trackers import Tracking
+from medunlearn.training.trackers import StepReport, Tracking
 from medunlearn.training.trainable import trained
 from medunlearn.training.turns import in_turns
-
-T = TypeVar("T")
 
 
 class EpochCallback(Protocol):
@@ -59,10 +57,9 @@ class Trainer:
 
     Attributes:
         rendering: rendering of questions in training.
-        build: function that builds or loads the model on this process's device.
         target: run of the initial model; None for training from a base model.
         base: folder of the initial model, a possible base of an adapter; None for one in memory.
-        live: the model in training, after :meth:`load`; always the same object.
+        live: the model in training, after :meth:`prepared`; always the same object.
         epochs: called after epochs of the last phase; None: nothing is.
     """
 
@@ -71,7 +68,6 @@ class Trainer:
     settings: EpochFields
     processes: Processes
     rendering: Rendering
-    build: Callable[[], LanguageModel]
     target: Run | None = None
     quiet: bool = False
     base: Path | None = None
@@ -89,14 +85,14 @@ class Trainer:
     def checkpoints(self) -> Path:
         return self.recording.folder / CHECKPOINTS
 
-    def load(self, prepare: Callable[[LanguageModel], T]) -> T:
-        """Load the model; returns the result of ``prepare``."""
-
-        with self.recording.stage("load"):
-            self.live = self.processes.together(self.build)
-            if self.settings.sharding != "none":
-                shard(self.live, self.processes, self.settings.precision)
-            return self.processes.together(lambda: in_turns(self.live.model, lambda: prepare(self.live)))
+    @contextmanager
+    def prepared(self, live: LanguageModel) -> Iterator[None]:
+        """Context of passes before training, by every process; the model is sharded before, if the settings say."""
+        self.live = live
+        if self.settings.sharding != "none":
+            shard(live, self.processes, self.settings.precision)
+        with self.processes.barrier(), in_turns(live.model):
+            yield
 
     def run(
         self, phase: str, title: str, plan: Plan, objective: Objective, *, last: bool, reference: Reference | None
@@ -104,14 +100,7 @@ class Trainer:
         """Train for one phase; epochs of the last phase are evaluated."""
         if last and self.epochs:
             self.epochs.check_earlier(self.checkpoints / phase)
-        report: Callable[..., None]
-
-        def on_step(row: dict[str, Any]) -> None:
-            report(row)
-            self.tracking.step(phase, row)
-
         with self.recording.stage(phase), progress(title, plan.steps, quiet=self.silent) as advance:
-            report = _report_steps(advance, self.loop.micro_batch_size, self.quiet)
             return train_loop(
                 self.live.model,
                 self.live.tokenizer.pad_token_id,
@@ -122,7 +111,7 @@ class Trainer:
                 keep_final=not last,
                 reference=reference,
                 processes=self.processes,
-                on_step=on_step,
+                on_step=StepReport(self.tracking, phase, advance, self.loop.micro_batch_size, self.quiet),
                 on_epoch=self.epochs if last else None,
             )
 
@@ -135,8 +124,11 @@ class Trainer:
             self.epochs.finish(stage)
         out = self.recording.folder
         info.results["saved"] = self.save(out / "model")
-        self.processes.on_main(lambda: write_history(history, out))
-        info.model_files = self.processes.on_main(lambda: file_facts(out / "model"))
+        with self.processes.barrier():
+            if self.processes.main:
+                write_history(history, out)
+                info.model_files = file_facts(out / "model")
+        info.model_files = self.processes.broadcast(info.model_files)
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Save the current model; returns facts for ``run.json``. An adapter is merged unless the model is
@@ -145,26 +137,9 @@ class Trainer:
         base, stand = self.target.model if self.target else None, None if self.settings.merge_adapter else self.base
         if self.settings.sharding != "none":
             return save_sharded(self.live, self.processes, folder, base=base, stand=stand)
-        return self.processes.on_main(lambda: save(self.live, folder, base=base, stand=stand))
-
-
-def _report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bool) -> Callable[..., None]:
-    """A callback of the loop: shows each step's loss, and reports once if micro-batches became smaller."""
-    noted = False
-
-    def report(row: dict[str, Any]) -> None:
-        nonlocal noted
-        size = row.get("micro_batch_size", micro_batch_size)
-        if size < micro_batch_size and not noted:
-            noted = True
-            remark(
-                f"memory ran out; from step {row['step']} on passes hold {size} sequences a side instead of "
-                f"{micro_batch_size}, which changes no number but by rounding",
-                quiet=quiet,
-            )
-        advance(1, note=f"loss {row['loss']:.3f}")
-
-    return report
+        with self.processes.barrier():
+            facts = save(self.live, folder, base=base, stand=stand) if self.processes.main else None
+        return self.processes.broadcast(facts)
 
 
 def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,18 +105,21 @@ def unlearn(
             from medunlearn.study.edit import edit
 
             place = processes.device(device)
-            processes.on_main(
-                lambda: edit(recording, target, benchmark, settings, method, rendering, device=place, quiet=quiet)
-            )
+            with processes.barrier():
+                if processes.main:
+                    edit(recording, target, benchmark, settings, method, rendering, device=place, quiet=quiet)
         else:
             trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-            build = partial(_load_target, target, benchmark, settings, trainable, processes, device, work)
             with explain_out_of_memory(settings, device):
-                trainer = Trainer(
-                    recording, benchmark, settings, processes, rendering, build, target, quiet, target.model
-                )
-                _forget(trainer, target, settings, Unlearning(method), trainable, other, stop, work)
-    return processes.on_main(lambda: Run(out, recording.info))
+                trainer = Trainer(recording, benchmark, settings, processes, rendering, target, quiet, target.model)
+                before, earlier = forgotten_before(target, benchmark, settings.split)
+                with recording.stage("load"):
+                    with processes.barrier():
+                        live = _load_target(target, benchmark, settings, trainable, processes, device, work)
+                    with trainer.prepared(live):
+                        plan = _plan(trainer, settings, method, live, earlier)
+                _forget(trainer, plan, settings, Unlearning(method), trainable, other, stop, work, before)
+    return processes.broadcast(Run(out, recording.info))
 
 
 def _load_target(
@@ -190,7 +192,8 @@ def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, setting
         )
     how: dict[str, Any] = {"device": str(live.device), "weights": settings.weights}
     how |= {"images": trainer.benchmark.folder, "without_layers": settings.sharding != "none"}
-    model = trainer.processes.together(lambda: load_model(other.model, **how))
+    with trainer.processes.barrier():
+        model = load_model(other.model, **how)
     if settings.sharding != "none":
         shard(model, trainer.processes, settings.precision)
     if model.tokenizer.get_vocab() != live.tokenizer.get_vocab():
@@ -202,30 +205,25 @@ def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, setting
 
 def _forget(
     trainer: Trainer,
-    target: Run,
+    plan: Plan,
     settings: UnlearnSettings,
     objective: Unlearning,
     trainable: str,
     other: Run | None,
     stop: Stop | None,
     work: SharedWork | None,
+    before: Any,
 ) -> None:
-    """Load, cache repeated outputs, train, save. The reference is the target, or the model of another run."""
+    """Cache repeated outputs, train, save. The reference is the target, or the model of another run."""
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
     split, label = benchmark.split(settings.split), trainer.recording.label
-    before, earlier = forgotten_before(target, benchmark, settings.split)
-
-    plan = trainer.load(lambda language_model: _plan(trainer, settings, objective.method, language_model, earlier))
     model, pad = trainer.live.model, trainer.live.tokenizer.pad_token_id
     with trainer.recording.stage("keep"):
         budget = int(settings.keep_gb * 1e9)
         size, tokens = loop.micro_batch_size, loop.micro_batch_tokens
         how: dict[str, Any] = {"tokens": tokens, "whole": other is not None}
-
-        def plan_cache() -> CachePlan:
-            return CachePlan(model, pad, objective, plan, size, budget, **how)
-
-        cache_plan = processes.together(lambda: in_turns(model, plan_cache))
+        with processes.barrier(), in_turns(model):
+            cache_plan = CachePlan(model, pad, objective, plan, size, budget, **how)
         cache_plan.needs.check_reaches(model)
         if other is not None:
             _read_reference(cache_plan, other, trainer, settings)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from medunlearn.data.leftovers import set_aside
-from medunlearn.data.storage import read_json, write_atomically, write_json
+from medunlearn.data.storage import atomic_file, read_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.models.decoder import base_model, decoder_layers
 from medunlearn.training.optimizers import DIVISIBLE, MOMENTS, moments, restore
@@ -62,12 +62,15 @@ def save_checkpoint(
         StorageError: the disk refused; the newest checkpoint is kept.
     """
     target = folder / f"step-{state.step:08d}"
-    processes.on_main(lambda: _make_room(folder, target))
-    if state.shards > 1:
-        processes.together(lambda: _write(target, model, optimizer, f"-{processes.rank}"))
-    else:
-        processes.on_main(lambda: _write(target, model, optimizer, ""))
-    processes.on_main(lambda: write_json(target / STATE, asdict(state)))
+    with processes.barrier():
+        if processes.main:
+            _make_room(folder, target)
+    with processes.barrier():
+        if state.shards > 1 or processes.main:
+            _write(target, model, optimizer, f"-{processes.rank}" if state.shards > 1 else "")
+    with processes.barrier():
+        if processes.main:
+            write_json(target / STATE, asdict(state))
 
 
 def _make_room(folder: Path, target: Path) -> None:
@@ -86,7 +89,8 @@ def _whole(folder: Path) -> list[Path]:
 def _write(target: Path, model: Any, optimizer: torch.optim.Optimizer, share: str) -> None:
     left_out = _write_weights(target, model, share)
     state = {key: value for key, value in moments(optimizer).items() if int(key.partition(".")[0]) not in left_out}
-    write_atomically(target / f"optimizer{share}.safetensors", lambda path: save_file(state, path))
+    with atomic_file(target / f"optimizer{share}.safetensors") as part:
+        save_file(state, part)
 
 
 def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
@@ -96,7 +100,8 @@ def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
         number for number, name in enumerate(parts) if share not in ("", "-0") and not is_sharded(tensors[name])
     }
     own_tensors = {n: t.detach().contiguous() for k, (n, t) in enumerate(parts.items()) if k not in left_out}
-    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(own_tensors, path))
+    with atomic_file(folder / f"model{share}.safetensors") as part:
+        save_file(own_tensors, part)
     return left_out
 
 
@@ -188,18 +193,22 @@ def save_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None
         StorageError: the disk refused.
     """
     share = _share(model, processes)
-    with_others = processes.together if share else processes.on_main
-    with_others(lambda: _write_weights(folder, model, share) and None)
+    with processes.barrier():
+        if share or processes.main:
+            _write_weights(folder, model, share)
 
 
 def load_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None:
     """Restore the weights written by :func:`save_weights`."""
-    processes.together(lambda: _read_weights(_Shares(folder, model), model))
+    with processes.barrier():
+        _read_weights(_Shares(folder, model), model)
 
 
 def problem_of_weights(folder: Path, model: Any, processes: Processes = ALONE) -> str | None:
     """Reason, in any process, why weights of :func:`save_weights` cannot be restored; None if they can."""
-    return next(filter(None, processes.each(lambda: _Shares(folder, model).problem_of_weights())), None)
+    with processes.barrier():
+        problem = _Shares(folder, model).problem_of_weights()
+    return next(filter(None, processes.gather(problem)), None)
 
 
 def load_checkpoint(
@@ -212,7 +221,9 @@ def load_checkpoint(
     Raises:
         InputError: 8-bit moments of another number of processes, or the processes see different checkpoints.
     """
-    names = processes.each(lambda: [path.name for path in _whole(folder)])
+    with processes.barrier():
+        own_names = [path.name for path in _whole(folder)]
+    names = processes.gather(own_names)
     if any(other != names[0] for other in names):
         newest = [int(own[-1].split("-")[1]) if own else 0 for own in names]
         raise InputError(
@@ -221,11 +232,14 @@ def load_checkpoint(
         )
     for name in reversed(names[0]):
         path = folder / name
-        problems = processes.each(lambda: _problem(path, model, optimizer, processes))  # noqa: B023
-        if not any(problems):
-            return processes.together(lambda: _restore(path, model, optimizer, processes))  # noqa: B023
-        reason = next(filter(None, problems))
-        processes.on_main(lambda: set_aside(path, reason))  # noqa: B023
+        with processes.barrier():
+            problem = _problem(path, model, optimizer, processes)
+        reason = next(filter(None, processes.gather(problem)), None)
+        with processes.barrier():
+            if reason is None:
+                return _restore(path, model, optimizer, processes)
+            if processes.main:
+                set_aside(path, reason)
     return None
 
 

@@ -20,7 +20,7 @@ from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed
 from medunlearn.training.batch_plan import Plan, largest, micro_batches, share
 from medunlearn.training.loop_settings import LoopSettings
-from medunlearn.training.micro_batch import MicroBatch
+from medunlearn.training.micro_batch import MicroBatch, suppress_out_of_memory
 from medunlearn.training.objectives import Objective, Unlearning, weighing
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
@@ -121,12 +121,25 @@ def _of_all(
     number: int,
     work: Callable[[], _Share],
 ) -> list[_Share]:
-    if not training.sharded:
-        most = largest(sequences, training.processes.world, training.plan.row, training.settings.micro_batch_tokens)
-        return training.micro_batch.fitted(training.processes, number, most, work)
-    # Passes communicate: one that fails here ends this process, and the others see it go.
-    result = work()
-    return training.processes.each(lambda: result)
+    """Results of every process's share of a step, by rank, equal in all processes.
+
+    Args:
+        work: this process's passes. Out of memory, all processes do it again in smaller micro-batches.
+    """
+    processes = training.processes
+    if training.sharded:
+        # Passes communicate: one that fails here ends this process, and the others see it go.
+        return processes.gather(work())
+    most = largest(sequences, processes.world, training.plan.row, training.settings.micro_batch_tokens)
+    while True:
+        own_share = None
+        with processes.barrier(), suppress_out_of_memory():
+            own_share = work()
+        shares = processes.gather(own_share)
+        results = [share for share in shares if share is not None]
+        if len(results) == len(shares):
+            return results
+        training.micro_batch.halve(number, most)
 
 
 def _sum_shares(shares: Sequence[_Share]) -> dict[str, float]:

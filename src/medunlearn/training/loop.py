@@ -139,15 +139,17 @@ class _Run:
         processes, plan = self.training.processes, self.training.plan
         self._saved_at = time.monotonic()
         try:
-            processes.each(lambda: self._end_step(self.history, interruption))
+            with processes.barrier():
+                self._end_step(self.history, interruption)
             has_ended = self._end_epoch(interruption)
             while self.step < plan.steps and not has_ended:
                 with naming_step(self.step, self._saved_step if self.checkpoints else 0):
                     last_rate = self.history[-1]["lr"] if self.history else None
                     self.history.append(_step(self.training, self.step, last_rate))
                 self.step += 1
-                is_due = processes.each(lambda: self._end_step(self.history[-1:], interruption))[0]
-                if is_due or (self.on_epoch and plan.ends_epoch(self.step)):
+                with processes.barrier():
+                    is_due = self._end_step(self.history[-1:], interruption)
+                if processes.broadcast(is_due) or (self.on_epoch and plan.ends_epoch(self.step)):
                     self.save()
                 has_ended = self._end_epoch(interruption)
         except (KeyboardInterrupt, NonFiniteLossError, OutOfMemoryError) as error:
@@ -217,7 +219,9 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
 def _check_same_weights(processes: Processes, tensors: Mapping[str, Tensor]) -> None:
     if processes.world == 1:
         return
-    first, *others = processes.each(lambda: checksums(tensors))
+    with processes.barrier():
+        own = checksums(tensors)
+    first, *others = processes.gather(own)
     if any(other != first for other in others):
         raise ProcessError(
             "The processes ended with different weights, although all saw the same gradients. Their devices or "

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from medunlearn.errors import OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory, let_go
-from medunlearn.training.processes import Processes
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -24,40 +20,34 @@ class MicroBatch:
 
     size: int
 
-    def fitted(self, processes: Processes, number: int, most: int, work: Callable[[], T]) -> list[T]:
-        """Results of every process's share of a step, by rank, equal in all processes.
+    def halve(self, number: int, most: int) -> None:
+        """Halve the size after memory ran out in the passes of a step.
 
         Args:
             number: number of the step.
             most: size beyond which passes do not get larger.
-            work: this process's passes, in micro-batches of :attr:`size`. It must not communicate, and may be
-                called again from its beginning.
 
         Raises:
             OutOfMemoryError: a single sequence does not fit.
         """
-        while True:
-            shares = processes.each(lambda: _unless_full(work))
-            results = [share[0] for share in shares if share is not None]
-            if len(results) == len(shares):
-                return results
-            let_go()
-            size = min(self.size, most)
-            if size <= 1:
-                raise OutOfMemoryError(
-                    f"Memory runs out at step {number}, with one sequence or row per side in a pass. The model is "
-                    "kept in its state before this step."
-                )
-            self.size = -(-size // 2)
+        let_go()
+        size = min(self.size, most)
+        if size <= 1:
+            raise OutOfMemoryError(
+                f"Memory runs out at step {number}, with one sequence or row per side in a pass. The model is "
+                "kept in its state before this step."
+            )
+        self.size = -(-size // 2)
 
 
-def _unless_full(work: Callable[[], T]) -> tuple[T] | None:
+@contextmanager
+def suppress_out_of_memory() -> Iterator[None]:
+    """Context that ends early, without an error, if memory runs out."""
     try:
-        return (work(),)
+        yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        return None
 
 
 @contextmanager

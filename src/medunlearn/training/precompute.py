@@ -151,8 +151,12 @@ class CachePlan:
         """
         sharing = ALONE if folder is None else processes
         cache = ActivationCache(folder, processes.rank)
-        processes.each(lambda: in_turns(self.model, lambda: self._fill(cache, precision, sharing, advance)))
-        return cache if sharing.world == 1 else processes.together(lambda: ActivationCache(folder))
+        with processes.barrier(), in_turns(self.model):
+            self._fill(cache, precision, sharing, advance)
+        if sharing.world == 1:
+            return cache
+        with processes.barrier():
+            return ActivationCache(folder)
 
     def _fill(
         self, cache: ActivationCache, precision: Precision, processes: Processes, advance: Callable[[int], None]

@@ -1,7 +1,7 @@
 """Several processes that train one model together, one device each, started by torchrun.
 
 Only rank 0 writes files and prints. Errors and signals of one process are propagated to all at the next
-:meth:`Processes.each`, so that none waits for a process that is gone. The processes share a file system.
+:meth:`Processes.barrier`, so that none waits for a process that is gone. The processes share a file system.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,62 +61,67 @@ class Processes:
     def main(self) -> bool:
         return self.rank == 0
 
-    def each(self, work: Callable[[], T]) -> list[T]:
-        """Run work in every process and gather the results by rank. The work itself must not communicate.
+    @contextmanager
+    def barrier(self) -> Iterator[None]:
+        """Context of work in every process: they meet at its end. The work itself must not communicate.
 
         Raises:
             BaseException: raised by the work in this process.
             KeyboardInterrupt: another process was interrupted.
             ProcessError: the work failed in another process, or one was lost.
         """
-        if self.world == 1:
-            return [work()]
-        value, raised = None, None
         try:
-            value = work()
+            yield
         except BaseException as error:
-            raised = error
-        results = self._gathered((value, _Failure.of(raised) if raised else None), raised)
-        if raised:
-            raise raised
-        for rank, (_, failure) in enumerate(results):
+            self._exchange(None, error)
+            raise
+        self._exchange(None)
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """Context of work in every process, rank 0 first, so that the others find its results on disk.
+
+        Raises like :meth:`barrier`.
+        """
+        if not self.main:
+            self._exchange(None)
+        with self.barrier():
+            yield
+        if self.main:
+            self._exchange(None)
+
+    def gather(self, value: T) -> list[T]:
+        """The value of each process, by rank. Raises like :meth:`barrier`."""
+        return self._exchange(value)
+
+    def broadcast(self, value: T | None) -> T:
+        """The value of rank 0; those of other processes are ignored. Raises like :meth:`barrier`."""
+        first: T = self._exchange(value if self.main else None)[0]
+        return first
+
+    def on_main(self, work: Callable[[], T]) -> T:
+        """Run work on rank 0, and return its result in every process. Raises like :meth:`barrier`."""
+        with self.barrier():
+            value = work() if self.main else None
+        return self.broadcast(value)
+
+    def _exchange(self, value: Any, raised: BaseException | None = None) -> list[Any]:
+        """Gather the values of all processes; raise a failure of another one, unless this one failed itself."""
+        if self.world == 1:
+            return [value]
+        import torch.distributed as dist
+
+        results: list[Any] = [None] * self.world
+        try:
+            dist.all_gather_object(results, (value, _Failure.of(raised) if raised else None))
+        except RuntimeError as error:
+            raise raised or _lost_process(error) from error
+        for rank, (_, failure) in enumerate([] if raised else results):
             if failure and failure.interrupted:
                 raise KeyboardInterrupt
             if failure:
                 raise ProcessError(f"Process {rank}: {failure.message}", failure.exit_code)
         return [value for value, _ in results]
-
-    def together(self, work: Callable[[], T]) -> T:
-        """Run work in every process, and return this process's result. Raises like :meth:`each`."""
-        results: list[T] = []
-        self.each(lambda: results.append(work()))
-        return results[0]
-
-    def on_main(self, work: Callable[[], T]) -> T:
-        """Run work on rank 0, and return its result in every process. Raises like :meth:`each`."""
-        return self.each(lambda: work() if self.main else None)[0]  # type: ignore[return-value]
-
-    def main_first(self, work: Callable[[], T]) -> T:
-        """Run work in every process, rank 0 first, so that the others find its results on disk.
-
-        Raises like :meth:`each`.
-        """
-        if not self.main:
-            self.each(lambda: None)
-        result = self.together(work)
-        if self.main:
-            self.each(lambda: None)
-        return result
-
-    def _gathered(self, value: Any, raised: BaseException | None) -> list[Any]:
-        import torch.distributed as dist
-
-        values: list[Any] = [None] * self.world
-        try:
-            dist.all_gather_object(values, value)
-        except RuntimeError as error:
-            raise raised or _lost_process(error) from error
-        return values
 
     def sum_(self, tensors: Iterable[Tensor], *, bucket_bytes: int = BUCKET_BYTES) -> None:
         """Replace each tensor by its sum over all processes, bit-equal in all, in buckets of several tensors.

@@ -27,8 +27,9 @@ def open_recording(
     Raises:
         InputError: the folder contains another run.
     """
-    how: dict[str, Any] = {"data_use": data_use, "writes": processes.main, "on_main": processes.on_main}
-    recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, **how))
-    recording.done = processes.on_main(lambda: recording.done)
+    how: dict[str, Any] = {"data_use": data_use, "writes": processes.main, "barrier": processes.barrier}
+    with processes.barrier():
+        recording = Recording(out, verb, label, settings, inputs, **how)
+    recording.done = processes.broadcast(recording.done)
     recording.info.hardware["processes"] = processes.world
     return recording

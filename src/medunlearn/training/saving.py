@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import LowRank, low_rank_of
@@ -57,7 +57,7 @@ def save(
 
 
 def write_history(history: History, out: Path) -> None:
-    write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
+    write_frame(out / HISTORY, pd.DataFrame(history))
 
 
 def save_adapter(adapter: LowRank, base: Path, folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers.core_model_loading import revert_weight_conversion
 
-from medunlearn.data.storage import write_json, write_together
+from medunlearn.data.storage import atomic_file, atomic_files, json_bytes
 from medunlearn.errors import NonFiniteLossError
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.delta import LARGEST_SHARE, StoredTensors, delta_manifest, is_same, stored_names
@@ -161,14 +161,17 @@ def save_sharded(
     with torch.no_grad(), whole_adapters(live.model):
         tensors = WholeTensors(live.model, processes.main)
         adapter = processes.on_main(lambda: low_rank_of(live.model, stand) if adapted and stand else None)
-        changes = processes.together(lambda: _Changes(tensors, None if adapter else base))
-        processes.together(lambda: tensors.gather(changes.see))
+        with processes.barrier():
+            changes = _Changes(tensors, None if adapter else base)
+        with processes.barrier():
+            tensors.gather(changes.see)
         rounding = {"merge_rounding": processes.on_main(tensors.sums.rounding)} if adapted else {}
         if adapter is not None and stand is not None:
             return processes.on_main(lambda: save_adapter(adapter, stand, folder)) | rounding
         names = processes.on_main(changes.smaller)
         writing = _Writing(live, tensors, folder, base, names)
-        processes.together(writing.write if processes.main else writing.gather)
+        with processes.barrier():
+            writing.write() if processes.main else writing.gather()
         return processes.on_main(writing.facts) | rounding
 
 
@@ -231,18 +234,16 @@ class _Writing:
             if self.names is None:
                 self.live.save_around_weights(self.folder)
                 shapes = revert_weight_conversion(self.tensors.plain, self.tensors.shapes())
-                write_together({self.folder / WEIGHTS: lambda path: self._write_tensors(path, shapes)})
+                with atomic_file(self.folder / WEIGHTS) as part:
+                    self._write_tensors(part, shapes)
                 return
             assert self.base is not None
             every = self.tensors.shapes()
             manifest = delta_manifest(self.base, self.folder, every.values(), self.names)
             changed = {name: every[name] for name in self.names}
-            write_together(
-                {
-                    self.folder / TENSORS: lambda path: self._write_tensors(path, changed),
-                    self.folder / MANIFEST: lambda path: write_json(path, manifest.facts()),
-                }
-            )
+            with atomic_files(self.folder / TENSORS, self.folder / MANIFEST) as (tensors_part, manifest_part):
+                self._write_tensors(tensors_part, changed)
+                manifest_part.write_bytes(json_bytes(manifest.facts()))
         finally:
             if not self._gathered:
                 self.gather()

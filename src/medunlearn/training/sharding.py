@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -74,15 +73,19 @@ def shard(language_model: LanguageModel, processes: Processes, precision: Precis
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     take_turns(model)
     if stored is not None:
-        processes.each(lambda: _read_shares(model, stored, device))
+        with processes.barrier():
+            _read_shares(model, stored, device)
         language_model.layers = None
     LayoutProbe.of(model).rounded = halved
     # Tried now, on a few tokens: later not every process might come to do it.
-    processes.together(lambda: in_turns(model, lambda: decoder_of(model)))
+    with processes.barrier(), in_turns(model):
+        decoder_of(model)
     if stored is not None:
-        problem = next(filter(None, processes.each(lambda: non_finite(model))), "")
-        check = partial(bad_logits, model, language_model.tokenizer)
-        logits = processes.together(lambda: in_turns(model, check))
+        with processes.barrier():
+            own_problem = non_finite(model)
+        problem = next(filter(None, processes.gather(own_problem)), "")
+        with processes.barrier(), in_turns(model):
+            logits = bad_logits(model, language_model.tokenizer)
         language_model.problems = tuple(filter(None, [problem or logits]))
         refuse_broken({language_model.source: language_model.problems})
 

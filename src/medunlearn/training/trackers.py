@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -182,6 +183,30 @@ class Tracking:
         except Exception as error:  # a tracker's client raises errors of many libraries
             self._failed = True
             remark(f"{self._name} failed, and is told nothing more: {first_line(error)}", quiet=self._quiet)
+
+
+@dataclass
+class StepReport:
+    """Report of a phase's steps: progress and loss, the tracker, and a remark once micro-batches are smaller."""
+
+    tracking: Tracking
+    phase: str
+    advance: Callable[..., None]
+    micro_batch_size: int
+    quiet: bool = False
+    noted: bool = False
+
+    def __call__(self, row: Mapping[str, Any]) -> None:
+        size = row.get("micro_batch_size", self.micro_batch_size)
+        if size < self.micro_batch_size and not self.noted:
+            self.noted = True
+            remark(
+                f"memory ran out; from step {row['step']} on passes hold {size} sequences a side instead of "
+                f"{self.micro_batch_size}, which changes no number but by rounding",
+                quiet=self.quiet,
+            )
+        self.advance(1, note=f"loss {row['loss']:.3f}")
+        self.tracking.step(self.phase, row)
 
 
 def _is_number(value: Any) -> bool:

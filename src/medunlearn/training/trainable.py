@@ -177,7 +177,7 @@ def check_moved(before: dict[str, int], tensors: dict[str, Tensor], processes: P
         FrozenParametersError: some of the tensors did not change.
     """
     after = checksums(tensors)
-    moved = set().union(*processes.each(lambda: {name for name in before if before[name] != after[name]}))
+    moved = set().union(*processes.gather({name for name in before if before[name] != after[name]}))
     still = [name for name in before if name not in moved]
     if still:
         raise FrozenParametersError(

@@ -8,29 +8,26 @@ gathering. Like ``synced_gpus`` of transformers for generation with DeepSpeed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from medunlearn.models.decoder import base_model, decoder_layers
 
-T = TypeVar("T")
 
-
-def in_turns(model: Any, work: Callable[[], T]) -> T:
-    """Run work in each process; the processes may run different passes, or none.
+def in_turns(model: Any) -> AbstractContextManager[None]:
+    """Context of work in each process; the processes may run different passes, or none.
 
     With an unsharded model each process works independently. Only forward passes: a backward pass communicates in
     its own order.
     """
     if not takes_turns(model):
-        return work()
+        return nullcontext()
     turns: Turns = model._turns
-    with turns.opened():
-        return work()
+    return turns.opened()
 
 
 def takes_turns(model: Any) -> bool:

@@ -116,8 +116,8 @@ def membership_tables(content: ReportContent) -> list[Table]:
         documents = "Documents" if group == "all" else _group(group).capitalize()
         members, others = (max(int(row[name]) for row in rows) for name in ("n_members", "n_nonmembers"))
         title = f"{documents}: {members} members, {others} non-members"
-        tables.append((title, rows))
-    return model_tables(content, rows_of(table), "Attack", tables, attack, value)
+        tables.append((title, [(attack(row), row["model"], value(row)) for row in rows]))
+    return model_tables(content, rows_of(table), "Attack", tables)
 
 
 def _membership_reasons(content: ReportContent) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,7 @@ from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.leftovers import read_whole, set_aside
-from medunlearn.data.storage import read_frame, write_atomically
+from medunlearn.data.storage import read_frame, write_frame
 from medunlearn.errors import InputError
 from medunlearn.models.folders import model_folder
 from medunlearn.models.load import load_model
@@ -106,7 +107,7 @@ class MembershipJob(AttackJob):
         processes, folder, model = holder.processes, recording.folder, holder.live_module
         documents, share = self.candidates, _RankShare(holder, self.candidates)
         with recording.stage("pass"):
-            tokens = _read_or_make(folder / TOKENS, documents, partial(in_turns, model, share.moments), processes)
+            tokens = _read_or_make(folder / TOKENS, documents, share.moments, model, processes)
         more: dict[str, Sequence[float]] = {}
         if "reference" in self.needs and self.settings.reference is not None:
             with recording.stage("reference"):
@@ -114,10 +115,11 @@ class MembershipJob(AttackJob):
         # It would take a backward pass of all processes.
         if "gradient_norm" in self.needs and not takes_turns(model):
             with recording.stage("gradients"):
-                norms = _read_or_make(folder / GRADIENTS, documents, share.gradients, processes)
+                norms = _read_or_make(folder / GRADIENTS, documents, share.gradients, model, processes)
                 more["gradient_norm"] = norms["gradient_norm"].tolist()
-        with recording.stage("score"):
-            processes.on_main(lambda: self._score(folder, tokens.assign(**more)))
+        with recording.stage("score"), processes.barrier():
+            if processes.main:
+                self._score(folder, tokens.assign(**more))
         members = sum(candidate.member for candidate in documents)
         recording.info.results["health"]["problems"] += holder.problems
         recording.info.results |= {"members": members, "nonmembers": len(documents) - members}
@@ -144,7 +146,7 @@ class MembershipJob(AttackJob):
         summary = summarize(scores, replicates=self.settings.replicates, seed=self.settings.seed)
         replace_scores(folder, scores, attack=list(self.attacks))
         for name, table in {self.summary_file: summary, CURVES: curves(scores)}.items():
-            write_atomically(folder / name, table.to_parquet)
+            write_frame(folder / name, table)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         """One pass over the documents for all attacks; the gradient norm needs another, forward and backward."""
@@ -196,7 +198,7 @@ def check_was_trained_on_records(run: Run) -> None:
 
 
 def _read_or_make(
-    path: Path, candidates: Sequence[Candidate], make: Callable[[], pd.DataFrame], processes: Processes
+    path: Path, candidates: Sequence[Candidate], make: Callable[[], pd.DataFrame], model: Any, processes: Processes
 ) -> pd.DataFrame:
     """A stage's table: read from an earlier start of the same run, else computed by all processes and written.
 
@@ -212,6 +214,11 @@ def _read_or_make(
         return table is not None
 
     if not processes.on_main(is_there):
-        table = pd.concat(processes.each(make), ignore_index=True)
-        processes.on_main(lambda: write_atomically(path, table.to_parquet))
-    return processes.together(lambda: read_frame(path))
+        with processes.barrier(), in_turns(model):
+            own_rows = make()
+        table = pd.concat(processes.gather(own_rows), ignore_index=True)
+        with processes.barrier():
+            if processes.main:
+                write_frame(path, table)
+    with processes.barrier():
+        return read_frame(path)

@@ -22,7 +22,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.errors import InputError
 from medunlearn.judging.panel_run import PANEL_FILE, sample_material
 from medunlearn.judging.rated_responses import (
@@ -89,7 +89,7 @@ def _add_scores(attacked: Attacked, benchmark: Benchmark, panel: pd.DataFrame, k
     split = benchmark.split(config["split"])
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
     replace_scores(folder, scores, attack=[ATTACK])
-    write_atomically(folder / SUMMARY, summary.to_parquet)
+    write_frame(folder / SUMMARY, summary)
     attacked.record.info.with_tables(folder).write(folder)
 
 

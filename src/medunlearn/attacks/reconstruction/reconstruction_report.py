@@ -66,19 +66,26 @@ def reconstruction_section(
         for (side, _, kind, measure), part in table.groupby(["side", "fold", "kind", "measure"], sort=False)
     ]
     head = "Identifiers in front"
-    differences = difference_table(
-        own.comparisons,
-        ("Questions", head),
-        lambda row: (Cell(str(row["kind"]), measure_title(content, row["measure"])), _front(row)),
-    )
+    tables = [
+        table
+        for title, rows in parts
+        for table in model_tables(
+            content, rows, head, [(title, [(_front(row), row["model"], value(row)) for row in rows])]
+        )
+    ]
+    labels = [
+        (Cell(str(row["kind"]), measure_title(content, row["measure"])), _front(row))
+        for row in rows_of(own.comparisons)
+    ]
+    differences = difference_table(own.comparisons, ("Questions", head), labels)
     plots = [
-        (title, strength_figure(content, rows, lambda row: _front(row).text, head.lower(), "leakage", 64))
+        (title, strength_figure(content, rows, [_front(row).text for row in rows], head.lower(), "leakage", 64))
         for title, rows in parts
     ]
     return section(
         "Reconstruction",
         Prose(RECONSTRUCTION_NOTES),
-        [table for part in parts for table in model_tables(content, part[1], head, [part], _front, value)],
+        tables,
         Bullets(tuple(notes)) if notes else None,
         details("Differences between models, paired on questions", differences),
         figures(plots, "Leakage by identifiers in front"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import pandas as pd
 
@@ -23,7 +23,7 @@ from medunlearn.attacks.reconstruction.reconstruction_results import (
 from medunlearn.config import AttackSettings, Context, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
@@ -71,10 +71,11 @@ class ReconstructionJob(AttackJob):
         processes, model = holder.processes, holder.live_module
         names, plain, left_out = self.questions
         if processes.world > 1:
-            with recording.stage("ask"):
-                processes.each(lambda: in_turns(model, partial(self._ask_share, holder)))
-
-        def score_all() -> None:
+            with recording.stage("ask"), processes.barrier(), in_turns(model):
+                self._ask_share(holder)
+        with processes.barrier(), in_turns(model):
+            if not processes.main:
+                return
             answers, store = self._score_contexts(holder, recording)
             recording.info.results["health"]["problems"] += [*holder.problems, *answer_problems(answers)]
             recording.info.results[NAME] = {
@@ -84,8 +85,6 @@ class ReconstructionJob(AttackJob):
                 "left_out": left_out,
                 "responses": store,
             }
-
-        processes.each(lambda: in_turns(model, score_all if processes.main else lambda: None))
 
     def _ask_share(self, holder: ModelHolder) -> None:
         names, plain, _ = self.questions
@@ -138,7 +137,7 @@ class ReconstructionJob(AttackJob):
             scores = pd.concat(tables, ignore_index=True)
             summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
             replace_scores(folder, scores, attack=[ATTACK])
-            write_atomically(folder / SUMMARY, summary.to_parquet)
+            write_frame(folder / SUMMARY, summary)
         return answers, store
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:

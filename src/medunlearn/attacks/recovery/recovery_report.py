@@ -104,11 +104,10 @@ def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
         return None
     readings = set(part.table["reading"].dropna())
     words = [f"{word.capitalize()}: {part.words[word]}." for word in part.words if word in readings]
-    differences = difference_table(
-        part.comparisons,
-        ("What", "Strength"),
-        lambda row: (Cell(_recovery_title(content, part, row)), Cell(str(row["strength"]))),
-    )
+    labels = [
+        (Cell(_recovery_title(content, part, row)), Cell(str(row["strength"]))) for row in rows_of(part.comparisons)
+    ]
+    differences = difference_table(part.comparisons, ("What", "Strength"), labels)
     return section(
         part.title,
         Prose(
@@ -133,9 +132,14 @@ def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
         words = ["" if change is None else f"change {signed(change)}", "" if pd.isna(reading) else str(reading)]
         return value_cell(row, ", ".join(word for word in words if word))
 
-    groups = [(_recovery_title(content, part, rows[0]), rows) for rows in _by_measure(part)]
-    models = rows_of(part.table)
-    return model_tables(content, models, "Strength", groups, lambda row: Cell(str(row["strength"])), value)
+    groups = [
+        (
+            _recovery_title(content, part, rows[0]),
+            [(Cell(str(row["strength"])), row["model"], value(row)) for row in rows],
+        )
+        for rows in _by_measure(part)
+    ]
+    return model_tables(content, rows_of(part.table), "Strength", groups)
 
 
 def recovery_figures(content: ReportContent, part: Recovery) -> list[tuple[str, Spec]]:
@@ -143,7 +147,7 @@ def recovery_figures(content: ReportContent, part: Recovery) -> list[tuple[str, 
     return [
         (
             _recovery_title(content, part, rows[0]),
-            strength_figure(content, rows, lambda row: str(row["strength"]), "strength"),
+            strength_figure(content, rows, [str(row["strength"]) for row in rows], "strength"),
         )
         for rows in _by_measure(part)
         if rows[0]["side"] == "forget"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from medunlearn.attacks.recovery.recovery_interface import RecoveryInterface, Va
 from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import write_together
+from medunlearn.data.storage import write_frames
 from medunlearn.errors import InputError, ModelError
 from medunlearn.results.runs import Recording
 from medunlearn.results.scores import replace_scores, score_table
@@ -64,8 +63,11 @@ class RecoveryJob(AttackJob):
         """Attack a model. Processes share the questions, unless one of them has to attack alone."""
         processes = holder.processes
         if self.attack.shared and processes.world > 1 and holder.live is None:
-            processes.each(partial(self._ask_share, holder))
-        processes.on_main(partial(self._attack, holder, recording))
+            with processes.barrier():
+                self._ask_share(holder)
+        with processes.barrier():
+            if processes.main:
+                self._attack(holder, recording)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         return self.attack.cost(sizes)
@@ -122,4 +124,4 @@ class RecoveryJob(AttackJob):
             self.summary_file: summarize_strengths(scores, self.attack.before, **how),
             self.subjects_file: subject_means(scores),
         }
-        write_together({recording.folder / name: frame.to_parquet for name, frame in files.items()})
+        write_frames(recording.folder, files)

@@ -18,7 +18,7 @@ from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of
 from medunlearn.audit.identifiers.normalized_text import IndexedText
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.data.records import Identifier, Record
-from medunlearn.data.storage import read_frame, write_atomically
+from medunlearn.data.storage import read_frame, write_frame
 
 RULES = "3"
 """Version of the matching rules; tables of other versions are made again."""
@@ -196,7 +196,7 @@ def stored_table(folder: Path | None, name: str, key: str, make: Callable[[], pd
     table = make()
     if path is not None:
         table.attrs["key"] = key
-        write_atomically(path, lambda part: table.to_parquet(part, index=False))
+        write_frame(path, table, index=False)
     return table
 
 

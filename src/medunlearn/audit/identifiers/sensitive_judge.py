@@ -18,7 +18,7 @@ from medunlearn.audit.identifiers.review import sample_similar
 from medunlearn.audit.judge import AuditJudge, SensitiveContent
 from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_atomically, write_json
+from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_frame, write_json
 from medunlearn.judging.writing import Source, write
 from medunlearn.llm import CostEstimate
 
@@ -69,7 +69,7 @@ def judge_sensitive(
     findings = as_frame(row for output, reply in judged_outputs for row in _rows(output, reply, judge.name))
     if tokens is not None:
         findings = tokens.place(findings, sample)
-    write_atomically(folder / FILE, lambda part: findings.to_parquet(part, index=False))
+    write_frame(folder / FILE, findings, index=False)
     content = {
         "model": judge.name,
         "of": _digest(outputs),

@@ -148,7 +148,7 @@ def audit_options(
         below = out / "baseline"
         results_of_baseline = run_options(respondent, file, checked, below, data_use=use, quiet=quiet)
     results = OptionsAudit(out, results_of_model.label, checked, results_of_baseline, groups_of(trained_on))
-    storage.write_atomically(out / SUMMARY, results.table().to_parquet)
+    storage.write_frame(out / SUMMARY, results.table())
     refuse_broken(results.problems, allowed=checked.allow_broken)
     return results
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from medunlearn.data.image_files import ImageFile
 from medunlearn.data.images import Pixels, augment, png, read_image, within
 from medunlearn.data.records import Images
-from medunlearn.data.storage import sha256_of, write_atomically, writer
+from medunlearn.data.storage import sha256_of, write_bytes
 from medunlearn.data.studies_of_patients import ShownView
 from medunlearn.papers.medforget.build import Illustrated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
@@ -113,7 +113,7 @@ class Gallery:
     def _write(self, name: str, node: str, view: str, angle: int | None, pixels: Pixels, position: str) -> str:
         relative = f"{FOLDER}/{name}.png"
         path = self.out / relative
-        write_atomically(path, writer(png(pixels)))
+        write_bytes(path, png(pixels))
         self.images.files.append(ImageFile(relative, node, view, position, angle, sha256_of(path)))
         return relative
 

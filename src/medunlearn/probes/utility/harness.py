@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
@@ -206,17 +206,12 @@ def _harness_model(language_model: LanguageModel, batch_size: int, processes: Pr
         def _shared(self, work: Callable[[list[Any]], list[Any]], requests: list[Any]) -> list[Any]:
             first, last = (len(requests) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
             shard, size = requests[first:last], _CHUNK * batch_size
-
-            def in_chunks() -> list[Any]:
-                answers: list[Any] = []
-                with bar(len(shard)) as advance:
-                    for start in range(0, len(shard), size):
-                        answers += work(chunk := shard[start : start + size])
-                        advance(len(chunk))
-                return answers
-
-            passes = partial(in_turns, language_model.model, in_chunks)
-            return [answer for part in processes.each(passes) for answer in part]
+            answers: list[Any] = []
+            with processes.barrier(), in_turns(language_model.model), bar(len(shard)) as advance:
+                for start in range(0, len(shard), size):
+                    answers += work(chunk := shard[start : start + size])
+                    advance(len(chunk))
+            return [answer for part in processes.gather(answers) for answer in part]
 
     return Shared(pretrained=language_model.model, tokenizer=language_model.tokenizer, batch_size=batch_size)
 

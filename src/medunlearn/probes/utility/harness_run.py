@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from medunlearn.config import UtilitySettings
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel, load_model
@@ -50,7 +51,7 @@ def utility_one(
     quiet: bool = False,
     live: LanguageModel | None = None,
     processes: Processes | None = None,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
 ) -> Utility:
     """Measure one run's model; a complete measurement is returned unchanged.
 
@@ -70,17 +71,7 @@ def utility_one(
         make_latest(folder)
         return Utility(run, Run.open(folder))
     task_manager(settings)
-
-    @contextmanager
-    def bar(total: int) -> Iterator[Callable[[int], None]]:
-        with progress(f"{run.label}: utility", total, quiet=quiet or not together.main) as advance:
-
-            def advance_and_check(count: int) -> None:
-                advance(count)
-                check()
-
-            yield advance_and_check
-
+    bar = partial(progress, f"{run.label}: utility", quiet=quiet or not together.main, check=check)
     with recording.running():
         with recording.stage("load") if live is None else nullcontext():
             model = live or load_model(
@@ -93,7 +84,7 @@ def utility_one(
         }
         if together.main:
             write_scores(folder, item_scores(items))
-            write_atomically(folder / SUMMARY, summary_table(items, results, settings).to_parquet)
+            write_frame(folder / SUMMARY, summary_table(items, results, settings))
     return together.on_main(lambda: Utility(run, Run.open(folder)))
 
 

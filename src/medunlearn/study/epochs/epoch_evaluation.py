@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ import pandas as pd
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.lineage import run_lineage, write_lineage
-from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
+from medunlearn.data.storage import read_frame, sha256_of_json, write_frame
 from medunlearn.models.folders import file_facts
 from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.health import refuse_non_finite
@@ -111,14 +111,17 @@ class EpochEvaluation:
         run = self.processes.on_main(lambda: self._run(epoch))
         with self._evaluation_mode() as live:
             words = f"Epoch {epoch} is not evaluated"
-            self.processes.together(lambda: refuse_non_finite(live.model, words))
+            with self.processes.barrier():
+                refuse_non_finite(live.model, words)
             if self.options.keep_epochs and epoch:
                 self._save_model(run, live)
             self._standings = self._evaluate(run, epoch, live, check)
         best = best_of(self._standings)
         if self.select == "best" and best is not None and best.epoch == epoch:
             save_weights(self._weights(epoch), self.trainer.live.model, self.processes)
-            self.processes.on_main(lambda: self._remove_others(epoch))
+            with self.processes.barrier():
+                if self.processes.main:
+                    self._remove_others(epoch)
         self.seconds += time.perf_counter() - started
         return is_over(self._standings, self.patience) or self._is_stopped(epoch)
 
@@ -133,18 +136,20 @@ class EpochEvaluation:
 
         Existing evaluations are kept and reused.
         """
-        model, on_main = self.trainer.live.model, self.processes.on_main
+        model, processes = self.trainer.live.model, self.processes
         broken: dict[Path, str] = {}
-        if problem := on_main(lambda: problem_of(self.out / TABLE, pd.read_parquet)):
+        if problem := processes.on_main(lambda: problem_of(self.out / TABLE, pd.read_parquet)):
             broken[self.out / TABLE] = problem
-        for weights in on_main(lambda: sorted(self._weights(0).parent.glob("[0-9]*"))):
-            if problem := problem_of_weights(weights, model, self.processes):
+        for weights in processes.on_main(lambda: sorted(self._weights(0).parent.glob("[0-9]*"))):
+            if problem := problem_of_weights(weights, model, processes):
                 broken[weights] = problem
         # The checkpoints first: without them, what is broken is made again.
         if broken:
             broken = {checkpoints: "what its epochs left is broken", **broken}
         for path, problem in broken.items():
-            on_main(partial(set_aside, path, problem))
+            with processes.barrier():
+                if processes.main:
+                    set_aside(path, problem)
 
     def finish(self, stage: str) -> None:
         """Load the selected epoch's weights into the model; record it, and the evaluation time separately from the
@@ -210,13 +215,12 @@ class EpochEvaluation:
         model, processes = live.model, self.processes
         with merged_shares(model) if self._sharded() else merged(model):
             if processes.world > 1 and self.settings is not None:
-                processes.each(lambda: in_turns(model, lambda: self._ask_a_share(run, live, check)))
+                with processes.barrier(), in_turns(model):
+                    self._ask_a_share(run, live, check)
             watched = self._watch(run, live, processes, check)
-
-            def score() -> list[EpochStanding]:
-                return self._score(run, epoch, live, watched) if processes.main else []
-
-            return processes.each(lambda: in_turns(model, score))[0]
+            with processes.barrier(), in_turns(model):
+                standings = self._score(run, epoch, live, watched) if processes.main else None
+            return processes.broadcast(standings)
 
     def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
         """Generate this rank's share of the responses, which :func:`evaluate_one` then reads."""
@@ -269,7 +273,7 @@ class EpochEvaluation:
         if path.exists():
             before = read_frame(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
-        write_atomically(path, table.to_parquet)
+        write_frame(path, table)
         return [replace(standing, problem=self._problem(standing.epoch)) for standing in self.rule.standings(table)]
 
     def _problem(self, epoch: int) -> str:
@@ -284,13 +288,13 @@ class EpochEvaluation:
         if self._sharded():
             self.trainer.save(run.model)
         else:
-            self.processes.on_main(lambda: self._save_whole(run, live))
-
-        def describe() -> None:
-            write_lineage(run.model, run_lineage(run.info.as_dict()))
-            replace(run.info, model_files=file_facts(run.model)).write(run.folder)
-
-        self.processes.on_main(describe)
+            with self.processes.barrier():
+                if self.processes.main:
+                    self._save_whole(run, live)
+        with self.processes.barrier():
+            if self.processes.main:
+                write_lineage(run.model, run_lineage(run.info.as_dict()))
+                replace(run.info, model_files=file_facts(run.model)).write(run.folder)
 
     def _save_whole(self, run: Run, live: LanguageModel) -> None:
         base, adapter = self.trainer.base, None

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import psutil
 
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_bytes
 from medunlearn.errors import MedunlearnError, ProcessError
 from medunlearn.study.slots.call import PATIENCE, Call, failure_reason, run_here
 from medunlearn.study.slots.slot import Slot
@@ -199,10 +199,7 @@ def work(task: Path) -> None:
 
 
 def _write_result(file: Path, output: Any, failure: str) -> None:
-    def write(part: Path) -> None:
-        part.write_bytes(pickle.dumps((output, failure)))
-
-    write_atomically(file, write)
+    write_bytes(file, pickle.dumps((output, failure)))
 
 
 def _end_with_launcher() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from medunlearn.data.leftovers import problem_of, set_aside
-from medunlearn.data.storage import make_folder, read_frame, write_atomically
+from medunlearn.data.storage import make_folder, read_frame, write_frame
 from medunlearn.study.choose import Worth, choose
 from medunlearn.study.tune.objective import AxisValues
 
@@ -82,7 +82,7 @@ def trial_table(trials: Sequence[TuneTrial]) -> pd.DataFrame:
 
 def write_trials(folder: Path, trials: Sequence[TuneTrial]) -> None:
     make_folder(folder)
-    write_atomically(folder / TABLE, trial_table(trials).to_parquet)
+    write_frame(folder / TABLE, trial_table(trials))
 
 
 def read_trials(folder: Path) -> list[TuneTrial]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
-from medunlearn.data.storage import read_frame, read_json, write_atomically
+from medunlearn.data.storage import read_frame, read_json, write_frame
 from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.reports.json import plain
@@ -129,7 +129,7 @@ def tuned(
 def write_content(result: Tuned) -> dict[str, Any]:
     """Write the report's results; returns its other parts for the record."""
     content = result.content()
-    write_atomically(result.folder / RESULTS, content.results.to_parquet)
+    write_frame(result.folder / RESULTS, content.results)
     return {"report": plain({name: getattr(content, name) for name in (*_WORDS, "best", "missing")})}
 
 

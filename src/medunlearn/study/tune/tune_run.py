@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.study.graph_run import COLUMNS, GraphRun, Say, evaluated_models, writing_to
 from medunlearn.study.slots.slot import slots_of
@@ -104,7 +104,7 @@ class _TuneRun(GraphRun):
         """Write the record, and the table of all trials."""
         super().write(status)
         rows = [trial for trials in self.trials().values() for trial in trials.trials]
-        write_atomically(self.out / TABLE, trial_table(rows).to_parquet)
+        write_frame(self.out / TABLE, trial_table(rows))
 
 
 def _objectives(

@@ -44,7 +44,7 @@ class Detector(Protocol):
         ...
 
 
-def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
+def without_overlaps(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
     """Of overlapping spans the most confident, then the longest, then the first; sorted by position."""
     separate: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda span: (-span.score, span.start - span.end, span.start)):

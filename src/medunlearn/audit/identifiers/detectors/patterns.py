@@ -85,7 +85,7 @@ class Patterns:
         self.kinds = tuple(dict.fromkeys(("date", "age", "name", "clinician", "location", *of_rules)))
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
-        return [without_overlaps(_spans(text)) for text in texts]
+        return [without_overlaps([*_spans(text)]) for text in texts]
 
 
 def _spans(text: str) -> Iterator[DetectedSpan]:

@@ -72,7 +72,7 @@ class Presidio:
         self.version = f"{installed}/{self.model}/{Patterns().version}"
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
-        return [without_overlaps(self._spans(text)) for text in texts]
+        return [without_overlaps([*self._spans(text)]) for text in texts]
 
     def _spans(self, text: str) -> list[DetectedSpan]:
         results = self._analyzer.analyze(text, language="en", score_threshold=_LEAST)

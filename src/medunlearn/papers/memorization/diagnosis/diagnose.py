@@ -13,7 +13,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
 from medunlearn.data.records import Question
 from medunlearn.data.responses import Response
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
@@ -127,7 +127,7 @@ def _count(
         DIFFERENCES: difference_table(predicted, settings.k, settings.least_patients, **draws),
     }
     for name, table in tables.items():
-        write_atomically(folder / name, table.to_parquet)
+        write_frame(folder / name, table)
 
 
 def _models(

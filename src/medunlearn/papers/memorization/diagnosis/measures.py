@@ -12,7 +12,7 @@ import pandas as pd
 from medunlearn.config import TrainSettings, WatchSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import FOLDS, Question, Record
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import write_frame
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
@@ -197,7 +197,7 @@ class ValidationLoss:
             }
         )
         # Without text, so that epochs can be compared in pairs.
-        write_atomically(run.folder / LOSSES, table.to_parquet)
+        write_frame(run.folder / LOSSES, table)
         parts = {VALIDATION_LOSS: table}
         if len(set(self.of_records)) > 1:
             parts |= {f"{VALIDATION_LOSS} of records": table[table["of_record"]]}

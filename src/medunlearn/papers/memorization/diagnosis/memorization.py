@@ -20,7 +20,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import shuffled
-from medunlearn.data.storage import sha256_of_json, write_atomically
+from medunlearn.data.storage import sha256_of_json, write_frame
 from medunlearn.generation.continuations import Opening, continue_openings
 from medunlearn.generation.decodings import Decoding
 from medunlearn.models.ancestry import model_use
@@ -116,7 +116,7 @@ class Memorization:
         for place, (name, length) in enumerate(measures.items()):
             hits = pd.Series(runs[:, place], dtype="float64").where(table["suffix_tokens"] >= length)
             table[name] = hits.astype("Float64")
-        write_atomically(run.folder / PROBES, table.to_parquet)
+        write_frame(run.folder / PROBES, table)
         scores = table.rename(columns={"probe_id": "item"}).melt(
             ["item", "subject", "fold"], list(measures), "measure"
         )
