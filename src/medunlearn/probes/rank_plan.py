@@ -12,7 +12,7 @@ from medunlearn.data.alternatives import VERSION, AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
 from medunlearn.data.facts import facts_in
-from medunlearn.data.records import SIDES, Question, Record, Side
+from medunlearn.data.records import DIRECT, SIDES, Question, Record, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.metrics import get_metric
 from medunlearn.probes.question_selection import questions_of_side, sample_subjects
@@ -60,6 +60,13 @@ class RankPlan:
                 ranked_questions[question.question_id] = facts
                 ranked += sum(alternatives.reason is None for _, alternatives in facts)
         return ranked_questions
+
+    def facts_of(self, question: Question) -> Facts:
+        """The facts of a question's answer in the selected half, with their alternatives, ranked or not."""
+        ready = self.questions.get(question.question_id)
+        if ready is not None:
+            return ready
+        return self._in_half(question, facts_with_alternatives(question, self.benchmark.record, self.pool))
 
     @cached_property
     def records(self) -> Mapping[str, Facts]:
@@ -130,18 +137,20 @@ class RankPlan:
     def _by_subject_and_fold(self) -> Iterable[list[Question]]:
         for side in SIDES:
             subjects = set(self._sample(self._subjects_asked[side], side))
-            groups: dict[tuple[str, str], dict[str, Question]] = defaultdict(dict)
+            groups: dict[tuple[str, ...], dict[str, Question]] = defaultdict(dict)
             for question in self._questions_of(side):
                 subject = self.benchmark.subject(question.record_id)
                 if subject in subjects:
-                    groups[subject, question.fold][question.question_id] = question
-            for (subject, fold), own in groups.items():
-                yield [own[name] for name in ranked_order(own, self.settings.seed, subject, fold)]
+                    # Apart, so that neither takes the other's share of the facts.
+                    direct = (DIRECT,) if question.kind == DIRECT else ()
+                    groups[(subject, question.fold, *direct)][question.question_id] = question
+            for place, own in groups.items():
+                yield [own[name] for name in ranked_order(own, self.settings.seed, *place)]
 
 
-def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -> list[str]:
-    """Ids of a subject's questions of a fold in seeded ranking order."""
-    return shuffled(questions, "ranked questions", seed, subject, fold)
+def ranked_order(questions: Iterable[str], seed: int, *place: str) -> list[str]:
+    """Ids of a subject's questions of a fold, and of direct questions apart, in seeded ranking order."""
+    return shuffled(questions, "ranked questions", seed, *place)
 
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:

@@ -8,6 +8,7 @@ like alternatives, which are less common than real ones: a real unseen patient m
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,16 +19,17 @@ from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.alternatives import AlternativePool, pool_of
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
-from medunlearn.data.records import Fold, Record
+from medunlearn.data.records import DIRECT, Fold, Question, Record
 from medunlearn.data.splits import request, shuffled
 from medunlearn.data.strangers import invent_strangers, redraw_values
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_columns import PATIENT
-from medunlearn.notes.note_probes import NoteProbes
+from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.request.case.ledger import EarlierRecords, RequestLedger, earlier_records
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.seeds import generator
+from medunlearn.sources.patient_notes import text_key
 from medunlearn.study.benchmark_builds import save_new
 
 EARLIER = "earlier"
@@ -40,6 +42,10 @@ PLANNED = 4
 """Further patients whose notes a plan takes for each one who is asked about."""
 CLOZES = 3
 """Gaps a note, each in two wordings: whole models are asked several times, and continuations tell more."""
+
+
+QUESTIONS = 6
+"""Facts a note of somebody else's that direct questions are about; of the patients, every fact is asked for."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,7 @@ def make_benchmarks(
     patients = tuple(read_subjects(settings.patient))
     values = {
         "clozes": CLOZES,
+        "questions": QUESTIONS,
         **settings.build,
         "notes": notes,
         "holdout": settings.holdout,
@@ -144,14 +151,18 @@ def make_benchmarks(
         if is_benchmark(notes):
             everybody = _of_folder(notes, settings)
         else:
-            everybody = build(checked, quiet=quiet, choose=chosen if few else None)
+            # Direct questions are made below, about those who are asked about.
+            plain = checked.model_copy(update={"questions": 0})
+            everybody = build(plain, quiet=quiet, choose=chosen if few else None)
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level)
     if again := [name for name in patients if name in before.subjects]:
         raise ForgottenBeforeError(again[0], before.subjects[again[0]])
     remaining = with_request(_without_records(everybody, before.records), patients)
-    benchmark = _with_sampled_questions(remaining, patients, settings)
+    sample = _sample_of(remaining, patients, settings)
+    questions = tuple(q for q in remaining.questions if remaining.subject(q.record_id) in sample)
+    benchmark = with_direct_questions(replace(remaining, questions=questions), sample, checked, all_of=patients)
     _refuse_without_questions(benchmark, patients)
     if not patients_of_fold(benchmark, "holdout"):
         if settings.holdout is not None:
@@ -160,7 +171,10 @@ def make_benchmarks(
                 "their texts are in the notes too. Name other notes, or leave it out."
             )
         benchmark = with_invented(benchmark, settings.others, checked, without=patients)
-    earlier = _earlier(everybody, benchmark, before) if before.subjects else None
+    earlier = None
+    if before.subjects:
+        forgotten = with_direct_questions(everybody, {*before.subjects}, checked)
+        earlier = _earlier(forgotten, benchmark, before)
     return RequestBenchmarks(benchmark, patients, earlier, len(before.records))
 
 
@@ -210,8 +224,8 @@ def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[
     return frozenset(who for who, own in groups.items() if own.get(finest) in nodes and who not in patients)
 
 
-def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
-    """Keep the questions about the patients and about a seeded sample of as many retained and unseen ones.
+def _sample_of(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> set[str]:
+    """The patients, and a seeded sample of as many retained and unseen ones, who are asked about.
 
     Up to half of the retained ones are neighbours, who are affected most.
     """
@@ -219,9 +233,39 @@ def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], setti
     near = shuffled(neighbours_of(benchmark, patients), "neighbours", seed)[: most // 2]
     trained, unseen = (patients_of_fold(benchmark, fold) - {*patients, *near} for fold in ("train", "holdout"))
     others = shuffled(trained, "others", seed)[: most - len(near)]
-    sample = {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
-    questions = tuple(q for q in benchmark.questions if benchmark.subject(q.record_id) in sample)
-    return replace(benchmark, questions=questions, folder=None)
+    return {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
+
+
+def with_direct_questions(
+    benchmark: Benchmark, subjects: Collection[str], settings: NotesSettings, *, all_of: Collection[str] = ()
+) -> Benchmark:
+    """The benchmark with direct questions about some subjects, of which training takes none.
+
+    A subject who has such questions keeps them. Records that several subjects share are not asked about.
+
+    Args:
+        all_of: subjects of whom every fact is asked for, not only the number that the settings name.
+    """
+    some = NoteProbes.of_settings(settings)
+    every = replace(some, questions=None if settings.questions else 0)
+    has = {benchmark.subject(q.record_id) for q in benchmark.questions if q.kind == DIRECT}
+    shared, questions = shared_records(benchmark), list[Question]()
+    for record in benchmark.records:
+        subject = record.groups[benchmark.subject_level]
+        if subject in subjects and subject not in has and record.record_id not in shared:
+            questions += (every if subject in all_of else some).direct(record)
+    owners = {record.record_id: benchmark.subject(record.record_id) for record in benchmark.records}
+    both = (*benchmark.questions, *without_repeats(questions, owners))
+    return replace(benchmark, questions=both, folder=None)
+
+
+def shared_records(benchmark: Benchmark) -> set[str]:
+    """Ids of records whose text several subjects have."""
+    holders: dict[bytes, set[str]] = defaultdict(set)
+    keys = {record.record_id: text_key(record.text) for record in benchmark.records}
+    for name, key in keys.items():
+        holders[key].add(benchmark.subject(name))
+    return {name for name, key in keys.items() if len(holders[key]) > 1}
 
 
 def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:
@@ -305,7 +349,7 @@ def with_invented(
         _invent_record(notes[patient], patient_id, level, pool, settings.seed)
         for patient, patient_id in zip(patients, ids, strict=False)
     ]
-    probes = NoteProbes(settings.prefixes, settings.clozes, (), settings.longest, settings.seed)
+    probes = replace(NoteProbes.of_settings(settings), prompts=())
     questions = [question for record in invented for question in probes.of(record, {})]
     splits = {
         name: replace(split, retain=(*split.retain, *(record.groups[level] for record in invented)))
