@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import AdoptSettings, ForgetSettings, check
+from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.deletion_requests import REQUEST, read_subjects
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import InputError
@@ -22,7 +23,7 @@ from medunlearn.request.case.ledger import RequestLedger, read_ledger
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.case.signing_keys import check_model_key
 from medunlearn.request.exact_deletion import ExactPlan, plan_request, trained_run
-from medunlearn.request.measuring_models import AUTOMATIC, ModelMeter
+from medunlearn.request.measuring_models import ModelMeter
 from medunlearn.request.request_benchmarks import RequestBenchmarks, build_benchmarks
 from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery

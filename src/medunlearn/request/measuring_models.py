@@ -10,6 +10,7 @@ from medunlearn.attacks.attack_run import attack_each
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
+from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.fact_ranks import Half
@@ -23,8 +24,6 @@ from medunlearn.request.verifying_attacks import Verifying, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, is_complete
 
-AUTOMATIC = "auto"
-"""Method: settings are chosen by measuring."""
 CHOOSING: tuple[Fold, ...] = ("train", "choosing")
 VERIFYING: tuple[Fold, ...] = ("holdout", "rephrase")
 ALTERNATIVES = 59

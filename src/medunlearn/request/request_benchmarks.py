@@ -8,7 +8,6 @@ like alternatives, which are less common than real ones: a real unseen patient m
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,20 +15,22 @@ from pathlib import Path
 
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.alternatives import AlternativePool, pool_of
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
-from medunlearn.data.records import DIRECT, Fold, Question, Record
+from medunlearn.data.records import Fold, Record
 from medunlearn.data.splits import request, shuffled
 from medunlearn.data.strangers import invent_strangers, redraw_values
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_columns import PATIENT
-from medunlearn.notes.note_probes import NoteProbes, without_repeats
+from medunlearn.notes.note_probes import NoteProbes
+from medunlearn.progress import remark
 from medunlearn.request.case.ledger import EarlierRecords, RequestLedger, earlier_records
 from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.request.direct_probes import HospitalQuestions, with_direct_questions
 from medunlearn.seeds import generator
-from medunlearn.sources.patient_notes import text_key
 from medunlearn.study.benchmark_builds import save_new
 
 EARLIER = "earlier"
@@ -154,6 +155,10 @@ def make_benchmarks(
             # Direct questions are made below, about those who are asked about.
             plain = checked.model_copy(update={"questions": 0})
             everybody = build(plain, quiet=quiet, choose=chosen if few else None)
+    if settings.questions is not None:
+        own = HospitalQuestions.read(settings.questions, everybody, patients, partly=few)
+        everybody = own.added_to(everybody, halves=settings.method == AUTOMATIC, seed=settings.seed)
+        remark(own.remark, quiet=quiet or not own.remark)
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level)
@@ -234,38 +239,6 @@ def _sample_of(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSe
     trained, unseen = (patients_of_fold(benchmark, fold) - {*patients, *near} for fold in ("train", "holdout"))
     others = shuffled(trained, "others", seed)[: most - len(near)]
     return {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
-
-
-def with_direct_questions(
-    benchmark: Benchmark, subjects: Collection[str], settings: NotesSettings, *, all_of: Collection[str] = ()
-) -> Benchmark:
-    """The benchmark with direct questions about some subjects, of which training takes none.
-
-    A subject who has such questions keeps them. Records that several subjects share are not asked about.
-
-    Args:
-        all_of: subjects of whom every fact is asked for, not only the number that the settings name.
-    """
-    some = NoteProbes.of_settings(settings)
-    every = replace(some, questions=None if settings.questions else 0)
-    has = {benchmark.subject(q.record_id) for q in benchmark.questions if q.kind == DIRECT}
-    shared, questions = shared_records(benchmark), list[Question]()
-    for record in benchmark.records:
-        subject = record.groups[benchmark.subject_level]
-        if subject in subjects and subject not in has and record.record_id not in shared:
-            questions += (every if subject in all_of else some).direct(record)
-    owners = {record.record_id: benchmark.subject(record.record_id) for record in benchmark.records}
-    both = (*benchmark.questions, *without_repeats(questions, owners))
-    return replace(benchmark, questions=both, folder=None)
-
-
-def shared_records(benchmark: Benchmark) -> set[str]:
-    """Ids of records whose text several subjects have."""
-    holders: dict[bytes, set[str]] = defaultdict(set)
-    keys = {record.record_id: text_key(record.text) for record in benchmark.records}
-    for name, key in keys.items():
-        holders[key].add(benchmark.subject(name))
-    return {name for name, key in keys.items() if len(holders[key]) > 1}
 
 
 def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:

@@ -1,0 +1,155 @@
+"""Direct questions of a request: in halves, from a hospital's file, and finding a model that was taught them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forgetting_world import QUICK, SMALL, Hospital
+from row_files import write_csv
+
+import medunlearn as mu
+from medunlearn import api
+from medunlearn.config import ForgetSettings, check
+from medunlearn.data.records import DIRECT
+from medunlearn.errors import InputError
+from medunlearn.probes.material import training_data
+from medunlearn.request.case.ledger import RequestLedger
+from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.request.direct_probes import is_made_by_rule
+from medunlearn.request.forget_request import ForgetRequest
+from medunlearn.request.measuring_models import CHOOSING, VERIFYING, MeasuredModel
+from medunlearn.request.request_benchmarks import QUESTIONS, RequestBenchmarks, make_benchmarks
+from medunlearn.results.runs import Run
+
+
+def settings_of(hospital: Hospital, **values: Any) -> ForgetSettings:
+    own = {"patient": hospital.patients[0], "key": hospital.key, "holdout": hospital.unseen, **QUICK, **values}
+    return check(ForgetSettings, own)
+
+
+def benchmarks_of(hospital: Hospital, **values: Any) -> RequestBenchmarks:
+    settings = settings_of(hospital, **values)
+    return make_benchmarks(hospital.notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
+
+
+def test_every_fact_of_the_patient_is_asked_and_some_of_others(hospital: Hospital) -> None:
+    made = benchmarks_of(hospital)
+    direct = [question for question in made.benchmark.questions if question.kind == DIRECT]
+    facts = {who: set[tuple[str, str]]() for who in made.benchmark.hierarchy.nodes("patient")}
+    for question in direct:
+        facts[made.benchmark.subject(question.record_id)].add((question.provenance, question.answer))
+    hers = facts.pop(made.patients[0])
+    assert len(hers) > QUESTIONS
+    assert {len(own) for own in facts.values() if own} == {QUESTIONS}
+    assert not [q for q in training_data(made.benchmark, None)[1] if q.kind == DIRECT]
+    folds = {fold: {q.question for q in direct if q.fold == fold} for fold in ("choosing", *VERIFYING)}
+    assert all(folds.values())
+    assert not set.intersection(*folds.values())
+    assert {"choosing"} == {*CHOOSING} & {*folds}
+    none = benchmarks_of(hospital, build={**QUICK["build"], "questions": 0}).benchmark
+    assert not [question for question in none.questions if question.kind == DIRECT]
+
+
+def test_invented_patients_and_a_benchmarks_folder_get_them_too(hospital: Hospital, tmp_path: Path) -> None:
+    made = benchmarks_of(hospital, holdout=None)
+    invented = {made.benchmark.subject(q.record_id) for q in made.benchmark.questions if q.kind == DIRECT}
+    assert invented >= made.unseen
+    mu.build.notes(hospital.notes, holdout=hospital.unseen, out=tmp_path / "bench", quiet=True)
+    settings = settings_of(hospital, holdout=None, build={})
+    secret = OwnerSecret.beside(hospital.key)
+    folder = make_benchmarks(tmp_path / "bench", settings, RequestLedger(), secret, quiet=True).benchmark
+    assert {q.kind for q in folder.questions} == {"completion", "cloze", DIRECT}
+
+
+def rows_of(hospital: Hospital, answers: Sequence[str]) -> list[dict[str, str]]:
+    who = hospital.patients[0]
+    return [{"patient_id": who, "question": f"What is {n}?", "answer": text} for n, text in enumerate(answers)]
+
+
+def test_a_hospitals_own_questions_are_halved_by_their_values(hospital: Hospital, tmp_path: Path) -> None:
+    rows = rows_of(hospital, [f"value {number}" for number in range(40)])
+    rows.append({**rows[0], "patient_id": hospital.patients[1], "question": "Another?"})
+    file = write_csv(tmp_path / "qa.csv", rows)
+    for method, expected in (("auto", {"choosing", "holdout"}), ("npo", {"holdout"})):
+        made = benchmarks_of(hospital, questions=file, method=method).benchmark
+        own = [question for question in made.questions if question.kind == DIRECT and not is_made_by_rule(question)]
+        hers = [question for question in own if made.subject(question.record_id) == hospital.patients[0]]
+        assert {question.fold for question in hers} == expected
+        assert len(hers) == 40
+        assert 8 < sum(question.fold == "holdout" for question in hers) <= (40 if method == "npo" else 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"patient_id": "999"}, r"qa\.csv:3: is about a patient who is not in the notes"),
+        ({"answer": " "}, r"qa\.csv:3: has no answer"),
+        ({"question": ""}, r"qa\.csv:3: has no question"),
+        ({"answer": None}, r"has no column of the answer \(answer or true_answer\)"),
+        ({"patient_id": "other"}, "has no question about a patient of the request"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(
+    hospital: Hospital, tmp_path: Path, change: dict[str, str | None], message: str
+) -> None:
+    first, second = rows_of(hospital, ["a", "b"])
+    second = {key: value for key, value in {**second, **change}.items() if value is not None}
+    if "answer" not in second:
+        first.pop("answer")
+    if change == {"patient_id": "other"}:
+        first = second = {**second, "patient_id": hospital.patients[1]}
+    with pytest.raises(InputError, match=message) as refused:
+        benchmarks_of(hospital, questions=write_csv(tmp_path / "qa.csv", [first, second]))
+    assert not any(who in str(refused.value) for who in hospital.patients)
+
+
+def test_an_answer_that_is_not_in_the_notes_is_said(
+    hospital: Hospital, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_csv(tmp_path / "qa.csv", rows_of(hospital, ["nowhere"]))
+    settings = settings_of(hospital, questions=file)
+    make_benchmarks(hospital.notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=False)
+    assert "1 of 1 answers do not stand in the patient's notes" in "".join(capsys.readouterr())
+
+
+@pytest.fixture(scope="module")
+def taught(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A model that was trained on answers to direct questions alone, and on no note."""
+    made = benchmarks_of(hospital, build={**QUICK["build"], "questions": 4}, others=7)
+    own = (q for q in made.benchmark.questions if q.kind == DIRECT and q.fold in ("choosing", "holdout"))
+    benchmark = replace(made.benchmark, questions=tuple(replace(q, fold="train") for q in own), folder=None)
+    saved = benchmark.save((folder := tmp_path_factory.mktemp("taught")) / "bench")
+    return api.train(saved, train_on="questions", out=folder / "run", quiet=True, **{**SMALL, "epochs": 40})
+
+
+def measured(hospital: Hospital, model: Path, out: Path) -> MeasuredModel:
+    settings = settings_of(hospital, others=8, evaluate={"max_new_tokens": 16})
+    request = ForgetRequest.open(model, hospital.notes, settings, out / "case", quiet=True)
+    notes = request.read_notes()
+    return request.meter(notes).verify(request.adopt_target(notes))
+
+
+def test_a_model_that_answers_direct_questions_is_found_by_them(
+    hospital: Hospital, taught: Run, tmp_path: Path
+) -> None:
+    model = measured(hospital, api.export(taught, tmp_path / "model"), tmp_path)
+    her, standing = hospital.patients[0], model.standings
+    values = {way: standing.values[way][her] for way in ("identifiers questions", "values questions")}
+    assert min(values.values()) > 0.9, values
+    said = standing.said["said question"]
+    assert said[her].beyond >= 0.6 * said[her].facts > 3
+    strangers = [own for who, own in said.items() if who != her]
+    assert len(strangers) == 8
+    assert sum(own.beyond for own in strangers) <= 0.2 * sum(own.facts for own in strangers)
+    assert standing.said.keys() == {"said question", "said question rephrase"}
+
+
+def test_a_model_that_was_trained_on_notes_alone_does_not_answer_them(hospital: Hospital, tmp_path: Path) -> None:
+    standing = measured(hospital, hospital.model, tmp_path).standings
+    assert standing.values["identifiers notes"][hospital.patients[0]] > 0.9
+    her = standing.said["said question"][hospital.patients[0]]
+    assert her.beyond <= 0.34 * her.facts
