@@ -55,7 +55,9 @@ class ForgetSettings(Settings):
         "patient_id, question, answer, and type if you like",
     )
     template: Template | None = Field(
-        None, description="prompt template or file; none: that of training where recorded, else chat, else plain"
+        None,
+        description="prompt template or file; none: that of training where recorded, else chat, else plain, unless "
+        "the model answers better in another of these",
     )
     base: str | None = Field(None, description="base of a LoRA adapter: folder, run or hub id")
     retrained: Path | None = Field(

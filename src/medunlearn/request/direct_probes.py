@@ -136,8 +136,8 @@ class HospitalQuestions:
         if not self.unsaid:
             return ""
         return (
-            f"--questions: {self.unsaid} of {len(self.questions)} answers do not stand in the patient's notes; they "
-            "are asked for all the same"
+            f"--questions: {self.unsaid} of {len(self.questions)} answers do not stand in the patient's notes; "
+            "they are asked for all the same"
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import AdoptSettings, ForgetSettings, check
+from medunlearn.config.adoption import BETTER
 from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.deletion_requests import REQUEST, read_subjects
 from medunlearn.data.storage import read_json, write_json
@@ -147,30 +148,27 @@ class ForgetRequest:
     def adopt_target(self, benchmarks: RequestBenchmarks) -> Run:
         """The input model as a run."""
         self.say(f"adopt: {self.model}")
-        base = {"base": self.settings.base} if self.settings.base else {}
-        return self._adopt(self.source(), benchmarks, BEFORE, **base)
+        base, source = {"base": self.settings.base} if self.settings.base else {}, self.source()
+        usual = source.rendering().template if isinstance(source, Run) else BETTER
+        return self._adopt(source, benchmarks, BEFORE, template=self.settings.template or usual, **base)
 
-    def adopt_retrained(self, benchmarks: RequestBenchmarks) -> Run:
+    def adopt_retrained(self, benchmarks: RequestBenchmarks, target: Run) -> Run:
         """The model given as retrained, as a run."""
         assert self.settings.retrained is not None
-        return self.adopt_without(run_or_model(self.settings.retrained), benchmarks, RETRAINED)
+        return self.adopt_without(run_or_model(self.settings.retrained), benchmarks, target, RETRAINED)
 
-    def adopt_without(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str) -> Run:
-        """A model as a run that never saw the patients, and may do poorly on their texts."""
+    def adopt_without(self, model: Run | str | Path, benchmarks: RequestBenchmarks, target: Run, name: str) -> Run:
+        """A model as a run that never saw the patients, asked as the target is; it may do poorly on their texts."""
         values: dict[str, Any] = {"role": "retrained", "without": REQUEST, "allow_broken": True}
-        return self._adopt(model, benchmarks, name, **values)
+        return self._adopt(model, benchmarks, name, template=target.rendering().template, **values)
 
     def meter(self, benchmarks: RequestBenchmarks) -> ModelMeter:
         """Meter of models on the request's patients."""
         return ModelMeter(benchmarks, self.settings, self.device, self.quiet)
 
     def _adopt(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str, **values: Any) -> Run:
-        source = self.source()
-        if self.settings.template is not None:
-            values["template"] = self.settings.template
-        elif isinstance(source, Run):
-            values["template"] = source.rendering().template
-        settings = check(AdoptSettings, {"context": "closed_book", "seed": self.settings.seed, **values})
+        own: dict[str, Any] = {"context": "closed_book", "seed": self.settings.seed, **values}
+        settings = check(AdoptSettings, own)
         how: dict[str, Any] = {"device": self.device, "quiet": self.quiet}
         return adopt(model, benchmarks.benchmark, settings, self.work / name, **how)
 

@@ -78,7 +78,7 @@ def request_graph(request: ForgetRequest) -> RequestGraph:
     plan = step("plan the exact deletion", request.plan_exactly) if exactly else None
     notes = step("read the notes", request.read_notes)
     target = step("adopt the model", request.adopt_target, notes)
-    retrained = step("adopt the retrained model", request.adopt_retrained, notes) if beside else None
+    retrained = step("adopt the retrained model", request.adopt_retrained, notes, target) if beside else None
     before = step("measure the model before", measuring.before, notes, target)
     needed = step("find the patient", measuring.finds_patient, notes, before)
 
