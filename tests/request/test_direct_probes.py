@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign_models import save_foreign
 from forgetting_world import QUICK, SMALL, Hospital
 from row_files import write_csv
 
@@ -146,6 +147,19 @@ def test_a_model_that_answers_direct_questions_is_found_by_them(
     assert len(strangers) == 8
     assert sum(own.beyond for own in strangers) <= 0.2 * sum(own.facts for own in strangers)
     assert standing.said.keys() == {"said question", "said question rephrase"}
+
+
+def test_a_model_is_asked_in_the_template_that_it_was_taught_in(
+    hospital: Hospital, taught: Run, tmp_path: Path
+) -> None:
+    """Its tokenizer has a chat template, too, which nobody trained it in."""
+    model = save_foreign(taught.model, tmp_path / "chat")
+    request = ForgetRequest.open(model, hospital.notes, settings_of(hospital), tmp_path / "case", quiet=True)
+    target = request.adopt_target(request.read_notes())
+    assert target.rendering().template == "plain"
+    assert not target.info.results["template_choice"]["in_doubt"]
+    beside = request.adopt_without(hospital.model, request.read_notes(), target, "retrained")
+    assert beside.rendering().template == "plain"
 
 
 def test_a_model_that_was_trained_on_notes_alone_does_not_answer_them(hospital: Hospital, tmp_path: Path) -> None:
