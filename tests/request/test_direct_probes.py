@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pandas as pd
 import pytest
 from foreign_models import save_foreign
 from forgetting_world import QUICK, SMALL, Hospital
@@ -15,15 +17,20 @@ from row_files import write_csv
 import medunlearn as mu
 from medunlearn import api
 from medunlearn.config import ForgetSettings, check
+from medunlearn.data.alternatives import SHARED
 from medunlearn.data.records import DIRECT
 from medunlearn.errors import InputError
+from medunlearn.notes.direct_questions import NO_WORDING
+from medunlearn.notes.note_gaps import gaps_in
 from medunlearn.probes.material import training_data
 from medunlearn.request.case.ledger import RequestLedger
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.direct_probes import is_made_by_rule
+from medunlearn.request.facts_tested import OTHER_HALF, FactTested, facts_tested
 from medunlearn.request.forget_request import ForgetRequest
-from medunlearn.request.measuring_models import CHOOSING, VERIFYING, MeasuredModel
+from medunlearn.request.measuring_models import CHOOSING, VERIFYING, MeasuredModel, ModelMeter
 from medunlearn.request.request_benchmarks import QUESTIONS, RequestBenchmarks, make_benchmarks
+from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
 
@@ -167,3 +174,47 @@ def test_a_model_that_was_trained_on_notes_alone_does_not_answer_them(hospital: 
     assert standing.values["identifiers notes"][hospital.patients[0]] > 0.9
     her = standing.said["said question"][hospital.patients[0]]
     assert her.beyond <= 0.34 * her.facts
+
+
+def coverage(made: RequestBenchmarks, settings: ForgetSettings) -> list[FactTested]:
+    """Facts that the questions to verify would test, whatever a model answers."""
+    how = ModelMeter(made, settings, "cpu", True).verifying_settings
+    asked = pd.DataFrame({"question_id": [q.question_id for q in made.benchmark.questions if q.fold in VERIFYING]})
+    info = SimpleNamespace(config=how.model_dump())
+    evaluated = SimpleNamespace(record=SimpleNamespace(info=info), questions=asked)
+    return facts_tested(cast(Evaluated, evaluated), made.benchmark, made.patients)
+
+
+def test_each_fact_is_tested_or_has_a_reason(hospital: Hospital) -> None:
+    settings = settings_of(hospital)
+    facts = coverage(made := benchmarks_of(hospital), settings)
+    assert all(bool(fact.ways) is (fact.reason is None) for fact in facts)
+    assert {fact.patient for fact in facts} == {*made.patients}
+    tested = {(fact.kind, fact.type): fact.ways for fact in facts if fact.ways}
+    assert set(tested["identifier", "mrn"]) >= {"direct questions"}
+    assert {kind for kind, _ in tested} >= {"identifier", "date", "value"}
+    assert {fact.reason for fact in facts if fact.kind == "number" and fact.type == "duration"} <= {
+        NO_WORDING,
+        None,
+    }
+    texts = [record.text for record in made.benchmark.records if record.groups["patient"] in made.patients]
+    values = {gap.label: text[gap.start : gap.end] for text in texts for gap in gaps_in(text, ())}
+    words = " ".join(f"{fact.kind} {fact.type} {fact.ways} {fact.reason}" for fact in facts)
+    assert not any(len(value) > 3 and value in words for value in values.values())
+    half = coverage(made, settings.model_copy(update={"method": "auto"}))
+    assert 0 < sum(bool(fact.ways) for fact in half) < sum(bool(fact.ways) for fact in facts)
+    assert OTHER_HALF in {fact.reason for fact in half}
+
+
+def test_a_fact_that_another_patient_shares_is_named_as_such(hospital: Hospital, tmp_path: Path) -> None:
+    text = "{name}, phone {phone}. Creatinine {value} mg/dL and some more words in this note."
+    rows = [
+        {"patient_id": f"p{n}", "name": f"Ann{n} Vane{n}", "phone": f"555-01{n % 9:02d}",
+         "note": text.format(name=f"Ann{n} Vane{n}", phone=f"555-01{n % 9:02d}", value=f"1.{10 + n}")}
+        for n in range(10)
+    ]  # fmt: skip
+    settings = settings_of(hospital, patient="p0", holdout=None)
+    notes = write_csv(tmp_path / "notes.csv", rows)
+    made = make_benchmarks(notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
+    (phone,) = [fact for fact in coverage(made, settings) if fact.type == "phone"]
+    assert phone == FactTested("p0", "identifier", "phone", (), f"{SHARED}: another subject's text says the same")

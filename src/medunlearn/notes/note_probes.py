@@ -75,7 +75,7 @@ class NoteProbes:
 
     def direct(self, record: Record) -> Iterator[Question]:
         """Direct questions about a record, each fact in several wordings; of non-members in a drawn one."""
-        gaps = () if self.questions == 0 else self._order(record)
+        gaps = () if self.questions == 0 else self.order(record)
         facts = (fact for fact in direct_facts(record, gaps) if fact.reason is None)
         for number, fact in enumerate(islice(facts, self.questions)):
             # By the fact, so that it has the same wording in all notes of a patient.
@@ -97,7 +97,7 @@ class NoteProbes:
     def _gaps(self, record: Record) -> Iterator[Question]:
         starts, text, number = sentence_starts(record.text), record.text, 0
         values: set[tuple[str, str]] = set()
-        for gap in self._order(record) if self.clozes else ():
+        for gap in self.order(record) if self.clozes else ():
             answer = " ".join(text[gap.start : gap.end].split())
             who, sentence = identifying_phrase(record, answer, gap.start), sentence_with_gap(text, gap, starts)
             if who is None or (gap.label, answer) in values or stands_in(answer, f"{who} {sentence}"):
@@ -114,7 +114,7 @@ class NoteProbes:
             if number == self.clozes:
                 return
 
-    def _order(self, record: Record) -> Iterator[NoteGap]:
+    def order(self, record: Record) -> Iterator[NoteGap]:
         """Gaps in seeded order, alternating between groups."""
         gaps = {str(place): gap for place, gap in enumerate(gaps_in(record.text, record.identifiers))}
         order = [gaps[place] for place in shuffled(gaps, "gaps", record.record_id, self.seed)]

@@ -82,7 +82,7 @@ class RankPlan:
                 in_place = RANKS in self.needs and (everybody or subject not in self._subjects_asked[side])
                 for record in records if in_place or notes else ():
                     most = self.settings.facts if in_place else 0
-                    candidates = [f for f in facts_in(record) if self._keeps(subject, f.of(record.text))]
+                    candidates = [f for f in facts_in(record) if self.keeps(subject, f.of(record.text))]
                     facts = record_facts(record, candidates, self.pool, most, notes=notes)
                     if facts:
                         ranked_records[record.record_id] = facts
@@ -100,13 +100,14 @@ class RankPlan:
         without = self._sample(set(trained) - questioned, side) if self.settings.subjects == "all" else []
         return {subject: trained[subject] for subject in [*with_questions, *without]}
 
-    def _keeps(self, subject: str, value: str) -> bool:
+    def keeps(self, subject: str, value: str) -> bool:
+        """True if a value of a subject is in the selected half."""
         return in_half(value, subject, self.settings.values, self.settings.seed)
 
     def _in_half(self, question: Question, facts: Facts) -> Facts:
         """The facts of an answer whose values are in the selected half."""
         subject = self.benchmark.subject(question.record_id)
-        return [(fact, others) for fact, others in facts if self._keeps(subject, fact.of(question.answer))]
+        return [(fact, others) for fact, others in facts if self.keeps(subject, fact.of(question.answer))]
 
     @property
     def _split(self) -> Split:
