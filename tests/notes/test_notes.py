@@ -16,9 +16,9 @@ from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.notes.identifying_phrases import identifying_phrase
 from medunlearn.notes.note_columns import chain_of, identifier_columns, identify
 from medunlearn.notes.note_gaps import BLANK, gaps_in, sentence_with_gap
-from medunlearn.notes.note_probes import identifying_phrase
 from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
 

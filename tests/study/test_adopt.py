@@ -25,7 +25,7 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.probes.evaluate import evaluate
-from medunlearn.probes.sample_loss import SampleLoss, better_template, guessing_problem
+from medunlearn.probes.sample_loss import SampleLoss, better_template, choose_template, guessing_problem
 from medunlearn.results.runs import Run
 from medunlearn.results.verify import verify_runs
 from medunlearn.study.adopt import adopt, adopted_losses, run_of
@@ -124,6 +124,33 @@ def test_a_better_template_is_said() -> None:
     assert better is not None
     assert (better.template, better.loss) == ("plain", 1.5)
     assert better_template(losses[:1], "chat") is None
+
+
+@pytest.mark.parametrize(
+    ("plain", "chat", "usual", "chosen", "in_doubt"),
+    [
+        (1.5, 2.0, "chat", "plain", False),
+        (2.0, 1.5, "chat", "chat", False),
+        (1.95, 2.0, "chat", "chat", True),
+        (1.0, None, "chat", "plain", False),
+        (None, None, "chat", "chat", False),
+    ],
+)
+def test_the_template_in_which_a_model_answers_better(
+    plain: float | None, chat: float | None, usual: str, chosen: str, in_doubt: bool
+) -> None:
+    losses = [SampleLoss("questions", name, 4, 100, loss) for name, loss in (("plain", plain), ("chat", chat))]
+    choice = choose_template([SampleLoss("records", "text", 4, 100, 0.1), *losses], usual)
+    assert (choice.template, choice.in_doubt) == (chosen, in_doubt)
+
+
+def test_a_model_is_adopted_in_the_better_template(chat: Path, hospital: Benchmark, tmp_path: Path) -> None:
+    """The target hardly knows any question, so that it is in doubt, and asked as usual."""
+    run = adopted(chat, hospital, tmp_path / "run", template="better")
+    choice = run.info.results["template_choice"]
+    assert choice["in_doubt"]
+    assert set(choice["losses"]) == {"plain", "chat"}
+    assert run.rendering().template == choice["template"] == "chat"
 
 
 @pytest.mark.parametrize(

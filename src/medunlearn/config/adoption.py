@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from medunlearn.config.prompt_files import PromptFile
-from medunlearn.config.settings import Context, Images, LongNotes, Settings, Template
+from medunlearn.config.settings import Context, Images, LongNotes, Settings, TemplateName, check_template
+
+BETTER: Literal["better"] = "better"
+"""Template: the one in which the model's answers have the lower loss."""
+
+
+def _template(value: Any) -> Any:
+    return value if value == BETTER else check_template(value)
+
+
+AdoptedTemplate = Annotated[TemplateName | Literal["better"] | PromptFile, BeforeValidator(_template)]
 
 
 class AdoptSettings(Settings):
@@ -29,10 +39,11 @@ class AdoptSettings(Settings):
     copy_weights: bool = Field(
         False, description="copy the model into the run; else the run names its folder and the hash of each file"
     )
-    template: Template | None = Field(
+    template: AdoptedTemplate | None = Field(
         None,
         description="prompt template or file for all later commands; none: that of training where the "
-        "folder records it, else the tokenizer's chat template, else plain",
+        "folder records it, else the tokenizer's chat template, else plain; better: the one of these with the "
+        "lower loss",
     )
     context: Context = Field("closed_book", description="closed_book: the record is not in the prompt; note: it is")
     max_length: int = Field(

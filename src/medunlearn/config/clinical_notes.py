@@ -80,6 +80,12 @@ class NotesSettings(WriterFields, NoteColumnFields):
     clozes: int = Field(
         6, ge=0, le=100, description="cloze gaps per note at most: identifiers, values, dates, findings"
     )
+    questions: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="facts per note at most with plain questions: What is the phone number of Ann Vane?",
+    )
     prompt: ColumnPrompts = Field(
         (),
         description='chat prompt whose answer is the note, columns in braces: "Write the note of {name}."; may be '

@@ -20,7 +20,7 @@ from medunlearn.config.settings import (
 )
 
 Folds = Annotated[
-    tuple[Literal["train", "holdout", "rephrase", "utility"], ...],
+    tuple[Literal["train", "holdout", "rephrase", "utility", "choosing"], ...],
     Listed,
     Field(min_length=1, description="folds to ask"),
 ]

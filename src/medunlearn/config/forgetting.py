@@ -15,6 +15,8 @@ from medunlearn.config.settings import Listed, Settings, Template, Words
 from medunlearn.config.training import UnlearnSettings
 from medunlearn.errors import nearest
 
+AUTOMATIC = "auto"
+"""Method: settings are chosen by measuring."""
 USUAL = "default"
 """Word for the attacks that verify a deletion unless others are named."""
 
@@ -47,8 +49,15 @@ class ForgetSettings(Settings):
         "given several times",
         json_schema_extra={"flag": "repeated"},
     )
+    questions: Path | None = Field(
+        None,
+        description="questions of your own, to be asked besides those made of the notes: a table with the columns "
+        "patient_id, question, answer, and type if you like",
+    )
     template: Template | None = Field(
-        None, description="prompt template or file; none: that of training where recorded, else chat, else plain"
+        None,
+        description="prompt template or file; none: that of training where recorded, else chat, else plain, unless "
+        "the model answers better in another of these",
     )
     base: str | None = Field(None, description="base of a LoRA adapter: folder, run or hub id")
     retrained: Path | None = Field(

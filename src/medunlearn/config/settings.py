@@ -61,7 +61,7 @@ def once(value: tuple[Any, ...]) -> tuple[Any, ...]:
     return value
 
 
-def _template(value: Any) -> Any:
+def check_template(value: Any) -> Any:
     """A template's name, or a file with ``{{ question }}`` and, for the record's text, ``{{ note }}``."""
     if value is None or value in get_args(TemplateName):
         return value
@@ -74,7 +74,7 @@ def _address(value: Any) -> Any:
     return {"base_url": value} if isinstance(value, str) else value
 
 
-Template = Annotated[TemplateName | PromptFile, BeforeValidator(_template)]
+Template = Annotated[TemplateName | PromptFile, BeforeValidator(check_template)]
 """A prompt template by name, or a user's file."""
 OwnPrompt = Annotated[PromptFile, BeforeValidator(read_prompt_file)]
 """A user's file that replaces a prompt of ours."""

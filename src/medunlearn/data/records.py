@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
-Fold = Literal["train", "holdout", "rephrase", "utility"]
+Fold = Literal["train", "holdout", "rephrase", "utility", "choosing"]
 Kind = Literal[
-    "factual", "reasoning", "generation", "cloze", "classification", "identity", "completion", "knowledge"
+    "factual", "reasoning", "generation", "cloze", "classification", "identity", "completion", "knowledge",
+    "question",
 ]  # fmt: skip
 Side = Literal["forget", "retain"]
 Images = tuple[str, ...]
@@ -17,6 +18,8 @@ Images = tuple[str, ...]
 FOLDS: tuple[Fold, ...] = get_args(Fold)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SIDES: tuple[Side, ...] = get_args(Side)
+DIRECT: Final = "question"
+"""Kind of plain questions about one fact of a note, made by rule or given by a hospital."""
 RECORD = "record"
 """Fold and kind of rows on records in tables: their facts were ranked in place, and nothing was asked."""
 MEMBERSHIP = "membership"
@@ -75,7 +78,8 @@ class Question:
 
     Attributes:
         record_id: the record that the answer comes from.
-        fold: ``train`` (the target model saw it), ``holdout`` (it did not), ``rephrase``, ``utility``.
+        fold: ``train`` (the target model saw it), ``holdout`` (it did not), ``rephrase``, ``utility``; ``choosing``
+            for a question that settings are chosen by, and that nothing is trained on.
         kind: kind of probe (:data:`KINDS`).
         level: the level of the hierarchy that it asks about.
         question: the prompt; for ``completion``, the text to continue.

@@ -16,7 +16,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, request, shuffled
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identifier_columns, identify, level_columns
-from medunlearn.notes.note_probes import NoteProbes
+from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes, text_key
@@ -185,7 +185,7 @@ def _questions(
     quiet: bool,
 ) -> tuple[tuple[Question, ...], int]:
     """Probes of all patients or a seeded sample, and the number of these without probes."""
-    probes = NoteProbes(settings.prefixes, settings.clozes, settings.prompt, settings.longest, settings.seed)
+    probes = NoteProbes.of_settings(settings)
     trained, outside = ({n.patient for n in notes if n.held_out is side} for side in (False, True))
     probed = _sample_with(trained, requested, settings.probed or len(trained), "probed", settings.seed)
     probed |= _sample_with(outside, (), settings.probed or len(outside), "probed", settings.seed)
@@ -196,6 +196,7 @@ def _questions(
                 questions += probes.of(record, note.values)
             advance(1)
     by_id = {record.record_id: record.groups[PATIENT] for record in records}
+    questions = without_repeats(questions, by_id)
     return tuple(questions), len(probed - {by_id[question.record_id] for question in questions})
 
 

@@ -86,6 +86,12 @@ def _facts(text: str, identifiers: Sequence[Identifier]) -> Iterator[NoteGap]:
             yield NoteGap(fact.start, fact.end, "date" if is_date else "identifier", fact.type or fact.kind)
 
 
+def unit_after(text: str, end: int) -> tuple[str, str] | None:
+    """Kind (``dose``, ``duration``, ``value``) and spelling of the unit that follows a number."""
+    unit = _UNIT.match(text, end)
+    return (str(unit.lastgroup), unit.group().strip()) if unit else None
+
+
 def _quantity(text: str, start: int, end: int) -> str | None:
     """Quantity that a number measures, from its unit and the word before; None if unknown, or if it numbers a
     list.

@@ -5,7 +5,8 @@
 | ``completion`` | the note's beginning, of several lengths | about half ``train``: the text continues as in
 training; the others ``holdout`` | | ``cloze`` | a sentence with a gap, and its patient | ``holdout``; paraphrased
 ``rephrase`` | | ``generation`` | a chat prompt filled from the row's columns; the answer is the note | the first
-prompt ``train``, the others ``holdout`` |
+prompt ``train``, the others ``holdout`` | | ``question`` | a plain question about one fact
+(:mod:`medunlearn.notes.direct_questions`) | ``holdout``, ``rephrase``, ``choosing`` |
 
 A probe with a truncated prompt or answer (``longest``) is ``holdout``: training would add an end-of-text where the
 note has none. Probes of non-members are ``utility``, to separate them from those of retained patients.
@@ -15,20 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 
+from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.completions import continuations
-from medunlearn.data.records import Fold, Kind, Question, Record
+from medunlearn.data.records import DIRECT, Fold, Kind, Question, Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.data.splits import shuffled
+from medunlearn.notes.direct_questions import FINDING, FOLDS, direct_facts
+from medunlearn.notes.identifying_phrases import identifying_phrase, stands_in
 from medunlearn.notes.note_gaps import BLANK, NoteGap, gaps_in, sentence_with_gap
+from medunlearn.seeds import generator
 from medunlearn.sources.column_prompts import fill_prompt
 
 LEVEL = "patient"
 SHORTEST = 8
 """Words of a beginning, and of what is to follow it."""
-BEGINNING = 12
-"""Words by which a note is called that no identifier names."""
 GROUPS = ("identifier", "value", "finding", "section", "date", "number")
 """Groups of gaps, in the order in which they take turns."""
 CLOZE = f"Fill in the gap ({BLANK}) in the clinical note of {{who}}.\n{{shown}}"
@@ -45,6 +48,7 @@ class NoteProbes:
         clozes: most gaps per note.
         prompts: chat prompts with columns in braces.
         longest: most words of a prompt, and of an answer.
+        questions: most facts per note that direct questions are about; None: all of them.
     """
 
     prefixes: Sequence[str]
@@ -52,6 +56,13 @@ class NoteProbes:
     prompts: Sequence[str]
     longest: int
     seed: int = 0
+    questions: int | None = 0
+
+    @staticmethod
+    def of_settings(settings: NotesSettings) -> NoteProbes:
+        """The probes of `build notes`."""
+        own = settings
+        return NoteProbes(own.prefixes, own.clozes, own.prompt, own.longest, own.seed, own.questions)
 
     def of(self, record: Record, values: Mapping[str, str]) -> list[Question]:
         """All probes of a record; drawn by its id, so independent of other records.
@@ -59,7 +70,20 @@ class NoteProbes:
         Args:
             values: column values for prompts; a prompt with an empty one is skipped.
         """
-        return [*self._completions(record), *self._gaps(record), *self._chats(record, values)]
+        probes = [*self._completions(record), *self._gaps(record), *self._chats(record, values)]
+        return [*probes, *self.direct(record)]
+
+    def direct(self, record: Record) -> Iterator[Question]:
+        """Direct questions about a record, each fact in several wordings; of non-members in a drawn one."""
+        gaps = () if self.questions == 0 else self.order(record)
+        facts = (fact for fact in direct_facts(record, gaps) if fact.reason is None)
+        for number, fact in enumerate(islice(facts, self.questions)):
+            # By the fact, so that it has the same wording in all notes of a patient.
+            turn = int(generator("wording", fact.source, fact.answer).integers(len(FOLDS)))
+            for place, (fold, wording) in enumerate(zip(FOLDS, fact.wordings, strict=True)):
+                if record.fold != "holdout" or turn == place:
+                    name = f"{record.record_id}-question-{number + 1}-{fold}"
+                    yield _question(record, name, fold, DIRECT, wording, fact.answer, fact.source)
 
     def _completions(self, record: Record) -> Iterator[Question]:
         cuts = continuations(record.text, self.prefixes, shortest=SHORTEST, longest=self.longest)
@@ -73,10 +97,10 @@ class NoteProbes:
     def _gaps(self, record: Record) -> Iterator[Question]:
         starts, text, number = sentence_starts(record.text), record.text, 0
         values: set[tuple[str, str]] = set()
-        for gap in self._order(record) if self.clozes else ():
+        for gap in self.order(record) if self.clozes else ():
             answer = " ".join(text[gap.start : gap.end].split())
             who, sentence = identifying_phrase(record, answer, gap.start), sentence_with_gap(text, gap, starts)
-            if who is None or (gap.label, answer) in values or _stands_in(answer, f"{who} {sentence}"):
+            if who is None or (gap.label, answer) in values or stands_in(answer, f"{who} {sentence}"):
                 continue
             values.add((gap.label, answer))
             number += 1
@@ -90,7 +114,7 @@ class NoteProbes:
             if number == self.clozes:
                 return
 
-    def _order(self, record: Record) -> Iterator[NoteGap]:
+    def order(self, record: Record) -> Iterator[NoteGap]:
         """Gaps in seeded order, alternating between groups."""
         gaps = {str(place): gap for place, gap in enumerate(gaps_in(record.text, record.identifiers))}
         order = [gaps[place] for place in shuffled(gaps, "gaps", record.record_id, self.seed)]
@@ -108,37 +132,20 @@ class NoteProbes:
             yield _question(record, name, fold, "generation", question, answer, f"notes:prompt:{number}")
 
 
-def identifying_phrase(record: Record, hidden: str, start: int | None = None) -> str | None:
-    """Phrase that identifies the note without revealing the answer; None if there is none.
+def without_repeats(questions: Sequence[Question], subjects: Mapping[str, str]) -> list[Question]:
+    """The questions without those direct ones that ask a subject again what another note asked.
 
     Args:
-        hidden: the answer.
-        start: offset of the answer in the note, if any: words that are part of it are not used.
+        subjects: record id -> its subject.
     """
-    for kind in ("name", "record_number", "mrn", "patient_id"):
-        for identifier in record.identifiers:
-            if identifier.type == kind and not _stands_in(hidden, identifier.value):
-                return identifier.value if kind == "name" else f"the patient with the number {identifier.value}"
-    words = record.text.split(maxsplit=BEGINNING)
-    beginning = " ".join(words[:BEGINNING])
-    inside = start is not None and len(words) > BEGINNING and start < len(record.text) - len(words[BEGINNING])
-    if len(words) <= BEGINNING or inside or _stands_in(hidden, beginning):
-        return None
-    return f'the patient whose note begins with "{beginning}"'
-
-
-def _stands_in(value: str, text: str) -> bool:
-    """True if a value occurs in a text on its own, in any case: 5 does not occur in 15 or 5.2."""
-    # Without an expression: each value would be compiled into one of its own, and there are millions.
-    value, text = value.lower(), text.lower()
-    place = text.find(value)
-    while place >= 0:
-        before, after = text[max(0, place - 1) : place], text[place + len(value) : place + len(value) + 2]
-        in_word = before.isalnum() or before in {"_", "."} or after[:1].isalnum() or after[:1] == "_"
-        if not in_word and not (after[:1] == "." and after[1:].isdigit()):
-            return True
-        place = text.find(value, place + 1)
-    return False
+    distinct, seen = list[Question](), set[tuple[str, ...]]()
+    for question in questions:
+        finding = question.answer if question.provenance == FINDING else ""
+        key = (subjects[question.record_id], question.question, finding)
+        if question.kind != DIRECT or key not in seen:
+            distinct.append(question)
+            seen.add(key)
+    return distinct
 
 
 def _question(

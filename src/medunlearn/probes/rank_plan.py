@@ -12,7 +12,7 @@ from medunlearn.data.alternatives import VERSION, AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
 from medunlearn.data.facts import facts_in
-from medunlearn.data.records import SIDES, Question, Record, Side
+from medunlearn.data.records import DIRECT, SIDES, Question, Record, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.metrics import get_metric
 from medunlearn.probes.question_selection import questions_of_side, sample_subjects
@@ -61,6 +61,13 @@ class RankPlan:
                 ranked += sum(alternatives.reason is None for _, alternatives in facts)
         return ranked_questions
 
+    def facts_of(self, question: Question) -> Facts:
+        """The facts of a question's answer in the selected half, with their alternatives, ranked or not."""
+        ready = self.questions.get(question.question_id)
+        if ready is not None:
+            return ready
+        return self._in_half(question, facts_with_alternatives(question, self.benchmark.record, self.pool))
+
     @cached_property
     def records(self) -> Mapping[str, Facts]:
         """Facts in the selected records, by record, with whole notes if requested.
@@ -75,7 +82,7 @@ class RankPlan:
                 in_place = RANKS in self.needs and (everybody or subject not in self._subjects_asked[side])
                 for record in records if in_place or notes else ():
                     most = self.settings.facts if in_place else 0
-                    candidates = [f for f in facts_in(record) if self._keeps(subject, f.of(record.text))]
+                    candidates = [f for f in facts_in(record) if self.keeps(subject, f.of(record.text))]
                     facts = record_facts(record, candidates, self.pool, most, notes=notes)
                     if facts:
                         ranked_records[record.record_id] = facts
@@ -93,13 +100,14 @@ class RankPlan:
         without = self._sample(set(trained) - questioned, side) if self.settings.subjects == "all" else []
         return {subject: trained[subject] for subject in [*with_questions, *without]}
 
-    def _keeps(self, subject: str, value: str) -> bool:
+    def keeps(self, subject: str, value: str) -> bool:
+        """True if a value of a subject is in the selected half."""
         return in_half(value, subject, self.settings.values, self.settings.seed)
 
     def _in_half(self, question: Question, facts: Facts) -> Facts:
         """The facts of an answer whose values are in the selected half."""
         subject = self.benchmark.subject(question.record_id)
-        return [(fact, others) for fact, others in facts if self._keeps(subject, fact.of(question.answer))]
+        return [(fact, others) for fact, others in facts if self.keeps(subject, fact.of(question.answer))]
 
     @property
     def _split(self) -> Split:
@@ -130,18 +138,20 @@ class RankPlan:
     def _by_subject_and_fold(self) -> Iterable[list[Question]]:
         for side in SIDES:
             subjects = set(self._sample(self._subjects_asked[side], side))
-            groups: dict[tuple[str, str], dict[str, Question]] = defaultdict(dict)
+            groups: dict[tuple[str, ...], dict[str, Question]] = defaultdict(dict)
             for question in self._questions_of(side):
                 subject = self.benchmark.subject(question.record_id)
                 if subject in subjects:
-                    groups[subject, question.fold][question.question_id] = question
-            for (subject, fold), own in groups.items():
-                yield [own[name] for name in ranked_order(own, self.settings.seed, subject, fold)]
+                    # Apart, so that neither takes the other's share of the facts.
+                    direct = (DIRECT,) if question.kind == DIRECT else ()
+                    groups[(subject, question.fold, *direct)][question.question_id] = question
+            for place, own in groups.items():
+                yield [own[name] for name in ranked_order(own, self.settings.seed, *place)]
 
 
-def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -> list[str]:
-    """Ids of a subject's questions of a fold in seeded ranking order."""
-    return shuffled(questions, "ranked questions", seed, subject, fold)
+def ranked_order(questions: Iterable[str], seed: int, *place: str) -> list[str]:
+    """Ids of a subject's questions of a fold, and of direct questions apart, in seeded ranking order."""
+    return shuffled(questions, "ranked questions", seed, *place)
 
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:

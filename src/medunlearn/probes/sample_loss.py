@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.lineage import read_lineage
+from medunlearn.data.records import Question
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.prompts import TEMPLATES, Template, TemplateName
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 LEAST_GAIN = 0.01
 """Share of the loss of uniform guessing by which a model must be below it: rounding and chance give less."""
+NEAR = 0.05
+"""Share of a loss within which another one is near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def sample_losses(
     from medunlearn.models.scoring import score_answers
 
     records, questions = training_data(benchmark, without)
+    questions += questions_to_choose_by(benchmark, without)
     records = _draw(records, sample, "adopt records", seed)
     questions = _draw(questions, sample, "adopt questions", seed)
     if not records and not questions:
@@ -135,6 +139,13 @@ def sample_losses(
         mean = -sum(values) / len(values)
         losses.append(SampleLoss(what, name, count, len(values), mean if math.isfinite(mean) else None))
     return losses
+
+
+def questions_to_choose_by(benchmark: Benchmark, without: str | None) -> list[Question]:
+    """Questions that settings are chosen by, without those about a split's forget set."""
+    left_out = () if without is None else benchmark.records_of(benchmark.split(without), "forget")
+    ids = {record.record_id for record in left_out}
+    return [own for own in benchmark.questions if own.fold == "choosing" and own.record_id not in ids]
 
 
 def _ways(language_model: LanguageModel, rendering: Rendering, *, asks: bool) -> Iterator[tuple[str, Rendering]]:
@@ -160,6 +171,32 @@ def _draw(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]:
         return list(items)
     places = generator(*purpose).choice(len(items), size=count, replace=False)
     return [items[place] for place in sorted(places.tolist())]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateChoice:
+    """The template that a model is asked in, by its losses on questions.
+
+    Attributes:
+        template: the usual one, unless another has a clearly lower loss.
+        in_doubt: whether another's loss is near that of the chosen one.
+        losses: template -> loss, of those that are finite.
+    """
+
+    template: str
+    in_doubt: bool
+    losses: dict[str, float]
+
+
+def choose_template(losses: Sequence[SampleLoss], usual: str) -> TemplateChoice:
+    """The template in which a model answers better; the usual one where losses are within :data:`NEAR`."""
+    by_template = {own.template: own.loss for own in losses if own.what == "questions" and own.loss is not None}
+    best = min(by_template, key=by_template.__getitem__, default=usual)
+    is_clear = usual not in by_template or by_template[best] < (1 - NEAR) * by_template[usual]
+    template = best if is_clear else usual
+    own = by_template.get(template, math.inf)
+    in_doubt = any(abs(loss - own) <= NEAR * own for name, loss in by_template.items() if name != template)
+    return TemplateChoice(template, in_doubt, by_template)
 
 
 def better_template(losses: Sequence[SampleLoss], template: str) -> SampleLoss | None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import AdoptSettings, ForgetSettings, check
+from medunlearn.config.adoption import BETTER
+from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.deletion_requests import REQUEST, read_subjects
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import InputError
@@ -23,7 +25,7 @@ from medunlearn.request.case.ledger import RequestLedger, read_ledger
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.case.signing_keys import check_model_key
 from medunlearn.request.exact_deletion import ExactPlan, plan_request, trained_run
-from medunlearn.request.measuring_models import AUTOMATIC, ModelMeter
+from medunlearn.request.measuring_models import ModelMeter
 from medunlearn.request.request_benchmarks import RequestBenchmarks, build_benchmarks
 from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
@@ -156,18 +158,19 @@ class ForgetRequest:
     def adopt_target(self, benchmarks: RequestBenchmarks) -> Run:
         """The input model as a run."""
         self.say(f"adopt: {self.model}")
-        base = {"base": self.settings.base} if self.settings.base else {}
-        return self._adopt(self.source(), benchmarks, BEFORE, **base)
+        base, source = {"base": self.settings.base} if self.settings.base else {}, self.source()
+        usual = source.rendering().template if isinstance(source, Run) else BETTER
+        return self._adopt(source, benchmarks, BEFORE, template=self.settings.template or usual, **base)
 
-    def adopt_retrained(self, benchmarks: RequestBenchmarks) -> Run:
+    def adopt_retrained(self, benchmarks: RequestBenchmarks, target: Run) -> Run:
         """The model given as retrained, as a run."""
         assert self.settings.retrained is not None
-        return self.adopt_without(run_or_model(self.settings.retrained), benchmarks, RETRAINED)
+        return self.adopt_without(run_or_model(self.settings.retrained), benchmarks, target, RETRAINED)
 
-    def adopt_without(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str) -> Run:
-        """A model as a run that never saw the patients, and may do poorly on their texts."""
+    def adopt_without(self, model: Run | str | Path, benchmarks: RequestBenchmarks, target: Run, name: str) -> Run:
+        """A model as a run that never saw the patients, asked as the target is; it may do poorly on their texts."""
         values: dict[str, Any] = {"role": "retrained", "without": REQUEST, "allow_broken": True}
-        return self._adopt(model, benchmarks, name, **values)
+        return self._adopt(model, benchmarks, name, template=target.rendering().template, **values)
 
     def meter(self, benchmarks: RequestBenchmarks) -> ModelMeter:
         """Meter of models on the request's patients."""
@@ -176,12 +179,8 @@ class ForgetRequest:
     def _adopt(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str, **values: Any) -> Run:
         from medunlearn.study.adopt import adopt
 
-        source = self.source()
-        if self.settings.template is not None:
-            values["template"] = self.settings.template
-        elif isinstance(source, Run):
-            values["template"] = source.rendering().template
-        settings = check(AdoptSettings, {"context": "closed_book", "seed": self.settings.seed, **values})
+        own: dict[str, Any] = {"context": "closed_book", "seed": self.settings.seed, **values}
+        settings = check(AdoptSettings, own)
         how: dict[str, Any] = {"device": self.device, "quiet": self.quiet}
         return adopt(model, benchmarks.benchmark, settings, self.work / name, **how)
 

@@ -148,7 +148,7 @@ class TrialStages:
         if plan is not None:
             # A run, so that the next request can be exact, too.
             run, exact = plan.carry_out(request.model_out, device=request.device, quiet=request.quiet)
-            after = request.adopt_without(run, notes, AFTER)
+            after = request.adopt_without(run, notes, target, AFTER)
             return ForgetOutcome(after, EXACT, run.info.config, ("exact: not chosen by numbers",), 0, exact=exact)
         trials, best = search.search.best(search.tries)
         trial, words = trials[best], tuple(trial.words for trial in trials)

@@ -85,7 +85,8 @@ def request_graph(request: ForgetRequest) -> RequestGraph:
     target = step("adopt the model", request.adopt_target, notes, price=cost.target)
     retrained = others = None
     if request.settings.retrained is not None:
-        retrained = step("adopt the retrained model", request.adopt_retrained, notes, price=cost.retrained_model)
+        price = cost.retrained_model
+        retrained = step("adopt the retrained model", request.adopt_retrained, notes, target, price=price)
         name = "measure the retrained model"
         others = step(name, measuring.retrained, notes, retrained, price=cost.measurement_retrained)
     before = step("measure the model before", measuring.before, notes, target, price=cost.measurement_before)

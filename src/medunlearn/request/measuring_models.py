@@ -9,20 +9,20 @@ from typing import Any
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
+from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.fact_ranks import Half
 from medunlearn.data.records import Fold
+from medunlearn.probes.rank_plan import RankPlan, rank_plan
 from medunlearn.probes.utility.numbers import Utility
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
-from medunlearn.request.standings import GAP, UNSEEN, Standings, standings
+from medunlearn.request.standings import SINGLE, UNSEEN, Standings, standings
 from medunlearn.request.verifying_attacks import Verifying, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, is_complete
 
-AUTOMATIC = "auto"
-"""Method: settings are chosen by measuring."""
-CHOOSING: tuple[Fold, ...] = ("train",)
+CHOOSING: tuple[Fold, ...] = ("train", "choosing")
 VERIFYING: tuple[Fold, ...] = ("holdout", "rephrase")
 ALTERNATIVES = 59
 
@@ -91,13 +91,15 @@ class ModelMeter:
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
         """The evaluation used to choose settings."""
-        evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
-        return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
+        settings = self.choosing_settings
+        evaluated = self._evaluated(run, self.benchmark, settings)
+        return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING, _plan(self.benchmark, settings))
 
     def verify(self, run: Run, *, on_earlier: bool = True) -> MeasuredModel:
         """Everything that verifies a model: evaluation, attacks, general tasks, patients of earlier requests."""
-        evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
-        standing = standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
+        settings = self.verifying_settings
+        evaluated, plan = self._evaluated(run, self.benchmark, settings), _plan(self.benchmark, settings)
+        standing = standings(evaluated, self.benchmark, self._attacked(run), VERIFYING, plan)
         attacked, earlier = self.attacking_settings is not None, self._on_earlier(run) if on_earlier else None
         return MeasuredModel(run, evaluated, standing, attacked, earlier, self._utility(run))
 
@@ -106,7 +108,8 @@ class ModelMeter:
         earlier = self.benchmarks.earlier
         if earlier is None:
             return None
-        return standings(self._evaluated(run, earlier, self.earlier_settings), earlier, {}, VERIFYING)
+        settings = self.earlier_settings
+        return standings(self._evaluated(run, earlier, settings), earlier, {}, VERIFYING, _plan(earlier, settings))
 
     def _utility(self, run: Run) -> Utility | None:
         if not self.settings.utility_tasks:
@@ -163,8 +166,8 @@ class ModelMeter:
             return None
         shared: dict[str, Any] = {
             "fold": fold,
-            # Texts that are continued tell more than gaps.
-            "kinds": tuple(sorted({question.kind for question in questions} - {GAP})),
+            # Texts that are continued tell more than gaps and questions.
+            "kinds": tuple(sorted({question.kind for question in questions} - {*SINGLE})),
             "unseen": True,
             "subjects": None,
             "facts": self.settings.facts,
@@ -181,3 +184,10 @@ class ModelMeter:
                 **{name: evaluate[name] for name in ("batch_size", "weights") if name in evaluate},
             }
         )
+
+
+def _plan(benchmark: Benchmark, settings: EvaluateSettings) -> RankPlan:
+    """The plan of an evaluation's ranks."""
+    from medunlearn.probes.evaluate import metric_names
+
+    return rank_plan(benchmark, settings.split, settings, metric_names(benchmark, settings))

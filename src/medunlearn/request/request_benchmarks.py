@@ -16,6 +16,7 @@ from pathlib import Path
 
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.alternatives import AlternativePool, pool_of
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
@@ -27,8 +28,10 @@ from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_columns import PATIENT
 from medunlearn.notes.note_probes import NoteProbes
+from medunlearn.progress import remark
 from medunlearn.request.case.ledger import EarlierRecords, RequestLedger, earlier_records
 from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.request.direct_probes import HospitalQuestions, with_direct_questions
 from medunlearn.seeds import generator
 from medunlearn.study.benchmark_builds import save_new
 
@@ -43,6 +46,10 @@ PLANNED = 4
 """Further patients whose notes a plan takes for each one who is asked about."""
 CLOZES = 3
 """Gaps a note, each in two wordings: whole models are asked several times, and continuations tell more."""
+
+
+QUESTIONS = 6
+"""Facts a note of somebody else's that direct questions are about; of the patients, every fact is asked for."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,7 @@ def make_benchmarks(
     patients = tuple(read_subjects(settings.patient))
     values = {
         "clozes": CLOZES,
+        "questions": QUESTIONS,
         **settings.build,
         "notes": notes,
         "holdout": settings.holdout,
@@ -152,14 +160,22 @@ def make_benchmarks(
         if is_benchmark(notes):
             everybody = _of_folder(notes, settings)
         else:
-            everybody = build(checked, quiet=quiet, choose=chosen if few else None)
+            # Direct questions are made below, about those who are asked about.
+            plain = checked.model_copy(update={"questions": 0})
+            everybody = build(plain, quiet=quiet, choose=chosen if few else None)
+    if settings.questions is not None:
+        own = HospitalQuestions.read(settings.questions, everybody, patients, partly=few)
+        everybody = own.added_to(everybody, halves=settings.method == AUTOMATIC, seed=settings.seed)
+        remark(own.remark, quiet=quiet or not own.remark)
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level)
     if again := [name for name in patients if name in before.subjects]:
         raise ForgottenBeforeError(again[0], before.subjects[again[0]])
     remaining = with_request(_without_records(everybody, before.records), patients)
-    benchmark = _with_sampled_questions(remaining, patients, settings)
+    sample = _sample_of(remaining, patients, settings)
+    questions = tuple(q for q in remaining.questions if remaining.subject(q.record_id) in sample)
+    benchmark = with_direct_questions(replace(remaining, questions=questions), sample, checked, all_of=patients)
     _refuse_without_questions(benchmark, patients)
     if not patients_of_fold(benchmark, "holdout"):
         if settings.holdout is not None:
@@ -168,7 +184,10 @@ def make_benchmarks(
                 "their texts are in the notes too. Name other notes, or leave it out."
             )
         benchmark = with_invented(benchmark, settings.others, checked, without=patients)
-    earlier = _earlier(everybody, benchmark, before) if before.subjects else None
+    earlier = None
+    if before.subjects:
+        forgotten = with_direct_questions(everybody, {*before.subjects}, checked)
+        earlier = _earlier(forgotten, benchmark, before)
     pseudonyms = {who: secret.pseudonym(who, level) for who in (*patients, *before.subjects, *_asked(benchmark))}
     return RequestBenchmarks(benchmark, patients, earlier, len(before.records), pseudonyms)
 
@@ -235,8 +254,8 @@ def _asked(benchmark: Benchmark) -> list[str]:
     return sorted({benchmark.subject(question.record_id) for question in benchmark.questions})
 
 
-def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
-    """Keep the questions about the patients and about a seeded sample of as many retained and unseen ones.
+def _sample_of(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> set[str]:
+    """The patients, and a seeded sample of as many retained and unseen ones, who are asked about.
 
     Up to half of the retained ones are relatives and neighbours, who are affected most.
     """
@@ -246,9 +265,7 @@ def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], setti
     near = [*relatives, *neighbours][: most // 2]
     trained, unseen = (patients_of_fold(benchmark, fold) - {*patients, *near} for fold in ("train", "holdout"))
     others = shuffled(trained, "others", seed)[: most - len(near)]
-    sample = {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
-    questions = tuple(q for q in benchmark.questions if benchmark.subject(q.record_id) in sample)
-    return replace(benchmark, questions=questions, folder=None)
+    return {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
 
 
 def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:
@@ -332,7 +349,7 @@ def with_invented(
         _invent_record(notes[patient], patient_id, level, pool, settings.seed)
         for patient, patient_id in zip(patients, ids, strict=False)
     ]
-    probes = NoteProbes(settings.prefixes, settings.clozes, (), settings.longest, settings.seed)
+    probes = replace(NoteProbes.of_settings(settings), prompts=())
     questions = [question for record in invented for question in probes.of(record, {})]
     splits = {
         name: replace(split, retain=(*split.retain, *(record.groups[level] for record in invented)))

@@ -4,6 +4,7 @@ patient.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,8 +15,10 @@ import pandas as pd
 from medunlearn.attacks.attack_protocol import AskedSubject, AskingWay
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.facts import facts_of, facts_said
-from medunlearn.data.records import RECORD
+from medunlearn.data.facts import facts_said
+from medunlearn.data.records import DIRECT, RECORD, Question
+from medunlearn.data.said_values import SaidFact, SaidFacts, said_fact, summarize_said, typed_facts, values_given
+from medunlearn.probes.rank_plan import RankPlan
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.others import Surprise
 
@@ -23,6 +26,7 @@ PROMPTS: Mapping[str, str] = {
     "completion": "the beginning of a note",
     "cloze": "a sentence with a gap",
     "generation": "the prompt of a note",
+    DIRECT: "a plain question about a fact",
 }
 """Kind of question -> what the model is given, in plain words."""
 OTHER_PROMPT = "a question"
@@ -30,9 +34,16 @@ IDENTIFIERS = ("name", "identifier", "date")
 """Kinds of facts that tell who somebody is; others say what somebody has."""
 GAP, UNSEEN = "cloze", "utility"
 """Kind of gaps; fold of patients whom no model saw."""
+SINGLE = (GAP, DIRECT)
+"""Kinds of questions that ask for one fact."""
 NATS = "nats"
 """Column of -ln p of a fact's rank."""
-_FOLDS = {"holdout": "", "train": " as in training", "rephrase": " in other words"}
+_FOLDS = {
+    "holdout": "",
+    "train": " as in training",
+    "rephrase": " in other words",
+    "choosing": " as settings are chosen by",
+}
 
 
 Reading = tuple[AskingWay, pd.DataFrame]
@@ -49,6 +60,8 @@ class Standings:
         problems: why the model is broken; empty if it is healthy.
         surprises: name -> patient -> result of the exact test of the patient's ranks; only for ranks.
         missing: name of an attack -> what of it could not be measured, and why.
+        said: name -> patient -> facts asked for and said, beside made-up values in the same answers; only for ways
+            that ask for one fact each (gaps and direct questions).
     """
 
     ways: dict[str, AskingWay] = field(default_factory=dict)
@@ -57,6 +70,7 @@ class Standings:
     problems: tuple[str, ...] = ()
     surprises: dict[str, dict[str, Surprise]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    said: dict[str, dict[str, SaidFacts]] = field(default_factory=dict)
 
     def of(self, name: str, patients: Iterable[str]) -> list[float]:
         """The numbers of those of some patients who have one."""
@@ -92,52 +106,90 @@ class Standings:
 
 
 def standings(
-    evaluated: Evaluated, benchmark: Benchmark, attacked: Mapping[str, Attacked], folds: Sequence[str]
+    evaluated: Evaluated,
+    benchmark: Benchmark,
+    attacked: Mapping[str, Attacked],
+    folds: Sequence[str],
+    plan: RankPlan,
 ) -> Standings:
     """Standings of a model from its evaluation and its attacks.
 
     Args:
         attacked: name of an attack -> its result on the same split.
         folds: folds of the questions about the request's patients; unseen patients have a single fold.
+        plan: plan of the evaluation's ranks, for its alternatives and its half of the values.
     """
     result = Standings(problems=tuple(evaluated.record.info.problems))
-    readings = (
-        _ranks(evaluated.facts, folds),
-        _answers(evaluated, benchmark, folds),
-    )
-    for way, rows in chain.from_iterable(readings):
+    answers = Answers(evaluated, benchmark, plan, folds)
+    for way, rows in chain(_ranks(evaluated.facts, folds), answers.readings()):
         result.add(way, rows)
+    result.said.update(answers.said())
     for name, attack in attacked.items():
         result.add_attack(name, attack)
     return result
 
 
-def _answers(evaluated: Evaluated, benchmark: Benchmark, folds: Sequence[str]) -> Iterator[Reading]:
-    """Share of the true answer's values that the model's answers contain, for each kind."""
-    answers = _values_said(evaluated, benchmark)
-    forget = answers[(answers["side"] == "forget") & answers["fold"].isin(folds)]
-    for kind, fold in sorted({(str(k), str(f)) for k, f in zip(forget["kind"], forget["fold"], strict=True)}):
-        same = answers[answers["kind"] == kind]
-        rows = same[(same["fold"] == fold) & (same["side"] == "forget") | (same["fold"] == UNSEEN)]
-        prompt = PROMPTS.get(kind, OTHER_PROMPT) + _FOLDS[fold]
-        name = f"said {kind}" if fold == "holdout" else f"said {kind} {fold}"
-        measure = "share of the values of the true answer that stand in what the model says"
-        yield AskingWay(name, f"Values said after {prompt}", prompt, measure), rows
-
-
-def _values_said(evaluated: Evaluated, benchmark: Benchmark) -> pd.DataFrame:
-    """One row per question: its labels, and the share of its answer's values that the response contains.
+@dataclass(frozen=True)
+class Answers:
+    """Answers of a model, read for the values that they say.
 
     Text similarity is not used: a model that learned to write such notes does so for any patient.
     """
-    questions, shares = evaluated.questions, list[float | None]()
-    for name in questions["question_id"]:
-        question = benchmark.question[name]
-        identifiers = benchmark.record[question.record_id].identifiers
-        hits = facts_said(question, identifiers, [evaluated.responses[name].response])
-        values = any(fact.kind not in ("statement", "option") for fact in facts_of(question, identifiers))
-        shares.append(sum(hits) / len(hits) if hits and values else None)
-    return questions.assign(value=pd.Series(shares, index=questions.index, dtype="float64"))
+
+    evaluated: Evaluated
+    benchmark: Benchmark
+    plan: RankPlan
+    folds: Sequence[str]
+
+    def readings(self) -> Iterator[Reading]:
+        """Share of the true answer's values that the model's answers contain, for each kind."""
+        questions = self.evaluated.questions
+        shares = [self._share_said(self.benchmark.question[name]) for name in questions["question_id"]]
+        scored = questions.assign(value=pd.Series(shares, index=questions.index, dtype="float64"))
+        for name, kind, fold, rows in self._ways(scored):
+            prompt = PROMPTS.get(kind, OTHER_PROMPT) + _FOLDS[fold]
+            measure = "share of the values of the true answer that stand in what the model says"
+            yield AskingWay(name, f"Values said after {prompt}", prompt, measure), rows
+
+    def said(self) -> dict[str, dict[str, SaidFacts]]:
+        """By way and patient, the facts that are said beside their alternatives, each fact once.
+
+        Only values of the evaluation's half count, as for ranks.
+        """
+        counts: dict[str, dict[str, SaidFacts]] = {}
+        for name, kind, _, rows in self._ways(self.evaluated.questions):
+            facts: dict[str, dict[str, SaidFact]] = defaultdict(dict)
+            for question_id, subject in zip(rows["question_id"], rows["subject"], strict=True):
+                for value, fact in self._said_facts(question_id) if kind in SINGLE else ():
+                    facts[str(subject)].setdefault(value, fact)
+            if facts:
+                counts[name] = {who: summarize_said([*own.values()]) for who, own in sorted(facts.items())}
+        return counts
+
+    def _ways(self, table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
+        """Name, kind, fold and rows of each way of asking for the request's patients, with the unseen patients."""
+        forget = table[(table["side"] == "forget") & table["fold"].isin(self.folds)]
+        for kind, fold in sorted({(str(k), str(f)) for k, f in zip(forget["kind"], forget["fold"], strict=True)}):
+            same = table[table["kind"] == kind]
+            rows = same[(same["fold"] == fold) & (same["side"] == "forget") | (same["fold"] == UNSEEN)]
+            yield f"said {kind}" if fold == "holdout" else f"said {kind} {fold}", kind, fold, rows
+
+    def _share_said(self, question: Question) -> float | None:
+        identifiers = self.benchmark.record[question.record_id].identifiers
+        response = self.evaluated.responses[question.question_id].response
+        if facts := typed_facts(question, identifiers):
+            given = values_given(question, facts, response) if question.kind in SINGLE else None
+            hits = given or facts_said(question, identifiers, [response])
+            return sum(hits) / len(hits)
+        return None
+
+    def _said_facts(self, question_id: str) -> Iterator[tuple[str, SaidFact]]:
+        """The values of a question's answer that have alternatives, and whether they are said."""
+        question, response = self.benchmark.question[question_id], self.evaluated.responses[question_id].response
+        for fact, alternatives in self.plan.facts_of(question):
+            if alternatives.reason is None and fact.kind not in ("statement", "option"):
+                value = fact.of(question.answer).casefold()
+                yield value, said_fact(question, fact, alternatives, response)
 
 
 def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
@@ -150,19 +202,21 @@ def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
     value = 1.0 - (before + ranked["p"].astype(float)) / 2.0
     ranked = ranked.assign(value=value, **{NATS: -np.log(ranked["p"].astype(float))})
     measure = "share of made-up ones that the true one is likelier than"
-    in_records = ranked["context"] == RECORD
+    in_records, direct = ranked["context"] == RECORD, ranked["kind"] == DIRECT
     hers = (ranked["side"] == "forget") & ranked["fold"].isin(folds)
+    answered = ~in_records & (hers | (ranked["fold"] == UNSEEN))
     places = (
-        ("answers", "questions, gaps and beginnings of notes", ~in_records & (hers | (ranked["fold"] == UNSEEN))),
-        ("notes", "the note up to each of them", in_records),
+        ("answers", "answers", "questions, gaps and beginnings of notes", answered & ~direct),
+        ("questions", "direct questions", "a plain question about each of them", answered & direct),
+        ("notes", "notes", "the note up to each of them", in_records),
     )
     # Apart, since one may be forgotten and the other not.
     identifiers = ranked["fact"].isin(IDENTIFIERS)
     subjects: tuple[tuple[AskedSubject, pd.Series], ...] = (("identifiers", identifiers), ("values", ~identifiers))
     for subject, of_subject in subjects:
-        for place, prompt, rows in places:
-            title = f"{subject.capitalize()} in {place}"
-            yield AskingWay(f"{subject} {place}", title, prompt, measure, subject), ranked[rows & of_subject]
+        for place, title, prompt, rows in places:
+            way = AskingWay(f"{subject} {place}", f"{subject.capitalize()} in {title}", prompt, measure, subject)
+            yield way, ranked[rows & of_subject]
 
 
 def _continued(scores: pd.DataFrame) -> pd.DataFrame:

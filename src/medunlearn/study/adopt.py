@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from medunlearn.config import AdoptSettings
+from medunlearn.config.adoption import BETTER
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, resolve_use
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
@@ -43,11 +44,13 @@ from medunlearn.models.model_source import (
     is_model_folder,
     with_tokenizer,
 )
+from medunlearn.models.prompts import TEMPLATES
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.sample_loss import (
     SampleLoss,
     better_template,
     chat_template_text,
+    choose_template,
     default_template,
     guessing_problem,
     positions,
@@ -278,8 +281,9 @@ class Adoption:
             ModelError: the model predicts nothing better than uniform guessing, unless ``allow_broken``.
         """
         settings, tokenizer = self.settings, live.tokenizer
+        given = None if settings.template == BETTER else settings.template
         rendering = Rendering(
-            settings.template or default_template(tokenizer, self.source.folder),
+            given or default_template(tokenizer, self.source.folder),
             settings.context,
             positions(live, settings.max_length),
             settings.long_notes,
@@ -302,7 +306,12 @@ class Adoption:
         if problem := guessing_problem(losses, uniform):
             problems.append(problem)
             self._refuse_guessing(problem)
-        if better := better_template(losses, rendering.template_name):
+        choice = None
+        if settings.template == BETTER:
+            choice = choose_template(losses, rendering.template_name)
+            template = next(name for name in TEMPLATES if name == choice.template)
+            rendering = replace(rendering, template=template)
+        elif better := better_template(losses, rendering.template_name):
             remark(
                 f"the answers have a lower loss in the template {better.template} ({better.words}) than in "
                 f"{rendering.template_name}, in which later commands ask: --template chooses",
@@ -317,6 +326,7 @@ class Adoption:
             "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
             "losses": [asdict(loss) for loss in losses],
             "uniform_loss": uniform,
+            **({} if choice is None else {"template_choice": asdict(choice)}),
             "health": {"problems": problems},
             "tokenizer": {
                 "class": type(tokenizer).__name__,

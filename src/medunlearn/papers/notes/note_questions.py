@@ -19,8 +19,8 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import sha256_of_json, write_table
 from medunlearn.judging.writing import Source
 from medunlearn.llm import CostEstimate
+from medunlearn.notes.identifying_phrases import identifying_phrase
 from medunlearn.notes.note_benchmark import build
-from medunlearn.notes.note_probes import identifying_phrase
 from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, written_questions
 from medunlearn.papers.amnesia.notes import EVIDENCE, EVIDENCE_FILE, evidence_rows
 from medunlearn.papers.amnesia.prompts import AmnesiaQuestions

@@ -1,0 +1,220 @@
+"""Direct questions of a request: in halves, from a hospital's file, and finding a model that was taught them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pandas as pd
+import pytest
+from foreign_models import save_foreign
+from forgetting_world import QUICK, SMALL, Hospital
+from row_files import write_csv
+
+import medunlearn as mu
+from medunlearn import api
+from medunlearn.config import ForgetSettings, check
+from medunlearn.data.alternatives import SHARED
+from medunlearn.data.records import DIRECT
+from medunlearn.errors import InputError
+from medunlearn.notes.direct_questions import NO_WORDING
+from medunlearn.notes.note_gaps import gaps_in
+from medunlearn.probes.material import training_data
+from medunlearn.request.case.ledger import RequestLedger
+from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.request.direct_probes import is_made_by_rule
+from medunlearn.request.facts_tested import OTHER_HALF, FactTested, facts_tested
+from medunlearn.request.forget_request import ForgetRequest
+from medunlearn.request.measuring_models import CHOOSING, VERIFYING, MeasuredModel, ModelMeter
+from medunlearn.request.request_benchmarks import QUESTIONS, RequestBenchmarks, make_benchmarks
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+
+
+def settings_of(hospital: Hospital, **values: Any) -> ForgetSettings:
+    own = {"patient": hospital.patients[0], "key": hospital.key, "holdout": hospital.unseen, **QUICK, **values}
+    return check(ForgetSettings, own)
+
+
+def benchmarks_of(hospital: Hospital, **values: Any) -> RequestBenchmarks:
+    settings = settings_of(hospital, **values)
+    return make_benchmarks(hospital.notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
+
+
+def test_every_fact_of_the_patient_is_asked_and_some_of_others(hospital: Hospital) -> None:
+    made = benchmarks_of(hospital)
+    direct = [question for question in made.benchmark.questions if question.kind == DIRECT]
+    facts = {who: set[tuple[str, str]]() for who in made.benchmark.hierarchy.nodes("patient")}
+    for question in direct:
+        facts[made.benchmark.subject(question.record_id)].add((question.provenance, question.answer))
+    hers = facts.pop(made.patients[0])
+    assert len(hers) > QUESTIONS
+    assert {len(own) for own in facts.values() if own} == {QUESTIONS}
+    assert not [q for q in training_data(made.benchmark, None)[1] if q.kind == DIRECT]
+    folds = {fold: {q.question for q in direct if q.fold == fold} for fold in ("choosing", *VERIFYING)}
+    assert all(folds.values())
+    assert not set.intersection(*folds.values())
+    assert {"choosing"} == {*CHOOSING} & {*folds}
+    none = benchmarks_of(hospital, build={**QUICK["build"], "questions": 0}).benchmark
+    assert not [question for question in none.questions if question.kind == DIRECT]
+
+
+def test_invented_patients_and_a_benchmarks_folder_get_them_too(hospital: Hospital, tmp_path: Path) -> None:
+    made = benchmarks_of(hospital, holdout=None)
+    invented = {made.benchmark.subject(q.record_id) for q in made.benchmark.questions if q.kind == DIRECT}
+    assert invented >= made.unseen
+    mu.build.notes(hospital.notes, holdout=hospital.unseen, out=tmp_path / "bench", quiet=True)
+    settings = settings_of(hospital, holdout=None, build={})
+    secret = OwnerSecret.beside(hospital.key)
+    folder = make_benchmarks(tmp_path / "bench", settings, RequestLedger(), secret, quiet=True).benchmark
+    assert {q.kind for q in folder.questions} == {"completion", "cloze", DIRECT}
+
+
+def rows_of(hospital: Hospital, answers: Sequence[str]) -> list[dict[str, str]]:
+    who = hospital.patients[0]
+    return [{"patient_id": who, "question": f"What is {n}?", "answer": text} for n, text in enumerate(answers)]
+
+
+def test_a_hospitals_own_questions_are_halved_by_their_values(hospital: Hospital, tmp_path: Path) -> None:
+    rows = rows_of(hospital, [f"value {number}" for number in range(40)])
+    rows.append({**rows[0], "patient_id": hospital.patients[1], "question": "Another?"})
+    file = write_csv(tmp_path / "qa.csv", rows)
+    for method, expected in (("auto", {"choosing", "holdout"}), ("npo", {"holdout"})):
+        made = benchmarks_of(hospital, questions=file, method=method).benchmark
+        own = [question for question in made.questions if question.kind == DIRECT and not is_made_by_rule(question)]
+        hers = [question for question in own if made.subject(question.record_id) == hospital.patients[0]]
+        assert {question.fold for question in hers} == expected
+        assert len(hers) == 40
+        assert 8 < sum(question.fold == "holdout" for question in hers) <= (40 if method == "npo" else 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"patient_id": "999"}, r"qa\.csv:3: is about a patient who is not in the notes"),
+        ({"answer": " "}, r"qa\.csv:3: has no answer"),
+        ({"question": ""}, r"qa\.csv:3: has no question"),
+        ({"answer": None}, r"has no column of the answer \(answer or true_answer\)"),
+        ({"patient_id": "other"}, "has no question about a patient of the request"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(
+    hospital: Hospital, tmp_path: Path, change: dict[str, str | None], message: str
+) -> None:
+    first, second = rows_of(hospital, ["a", "b"])
+    second = {key: value for key, value in {**second, **change}.items() if value is not None}
+    if "answer" not in second:
+        first.pop("answer")
+    if change == {"patient_id": "other"}:
+        first = second = {**second, "patient_id": hospital.patients[1]}
+    with pytest.raises(InputError, match=message) as refused:
+        benchmarks_of(hospital, questions=write_csv(tmp_path / "qa.csv", [first, second]))
+    assert not any(who in str(refused.value) for who in hospital.patients)
+
+
+def test_an_answer_that_is_not_in_the_notes_is_said(
+    hospital: Hospital, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_csv(tmp_path / "qa.csv", rows_of(hospital, ["nowhere"]))
+    settings = settings_of(hospital, questions=file)
+    make_benchmarks(hospital.notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=False)
+    assert "1 of 1 answers do not stand in the patient's notes" in "".join(capsys.readouterr())
+
+
+@pytest.fixture(scope="module")
+def taught(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A model that was trained on answers to direct questions alone, and on no note."""
+    made = benchmarks_of(hospital, build={**QUICK["build"], "questions": 4}, others=7)
+    own = (q for q in made.benchmark.questions if q.kind == DIRECT and q.fold in ("choosing", "holdout"))
+    benchmark = replace(made.benchmark, questions=tuple(replace(q, fold="train") for q in own), folder=None)
+    saved = benchmark.save((folder := tmp_path_factory.mktemp("taught")) / "bench")
+    return api.train(saved, train_on="questions", out=folder / "run", quiet=True, **{**SMALL, "epochs": 40})
+
+
+def measured(hospital: Hospital, model: Path, out: Path) -> MeasuredModel:
+    settings = settings_of(hospital, others=8, evaluate={"max_new_tokens": 16})
+    request = ForgetRequest.open(model, hospital.notes, settings, out / "case", quiet=True)
+    notes = request.read_notes()
+    return request.meter(notes).verify(request.adopt_target(notes))
+
+
+def test_a_model_that_answers_direct_questions_is_found_by_them(
+    hospital: Hospital, taught: Run, tmp_path: Path
+) -> None:
+    model = measured(hospital, api.export(taught, tmp_path / "model"), tmp_path)
+    her, standing = hospital.patients[0], model.standings
+    values = {way: standing.values[way][her] for way in ("identifiers questions", "values questions")}
+    assert min(values.values()) > 0.9, values
+    said = standing.said["said question"]
+    assert said[her].beyond >= 0.6 * said[her].facts > 3
+    strangers = [own for who, own in said.items() if who != her]
+    assert len(strangers) == 8
+    assert sum(own.beyond for own in strangers) <= 0.2 * sum(own.facts for own in strangers)
+    assert standing.said.keys() == {"said question", "said question rephrase"}
+
+
+def test_a_model_is_asked_in_the_template_that_it_was_taught_in(
+    hospital: Hospital, taught: Run, tmp_path: Path
+) -> None:
+    """Its tokenizer has a chat template, too, which nobody trained it in."""
+    model = save_foreign(taught.model, tmp_path / "chat")
+    request = ForgetRequest.open(model, hospital.notes, settings_of(hospital), tmp_path / "case", quiet=True)
+    target = request.adopt_target(request.read_notes())
+    assert target.rendering().template == "plain"
+    assert not target.info.results["template_choice"]["in_doubt"]
+    beside = request.adopt_without(hospital.model, request.read_notes(), target, "retrained")
+    assert beside.rendering().template == "plain"
+
+
+def test_a_model_that_was_trained_on_notes_alone_does_not_answer_them(hospital: Hospital, tmp_path: Path) -> None:
+    standing = measured(hospital, hospital.model, tmp_path).standings
+    assert standing.values["identifiers notes"][hospital.patients[0]] > 0.9
+    her = standing.said["said question"][hospital.patients[0]]
+    assert her.beyond <= 0.34 * her.facts
+
+
+def coverage(made: RequestBenchmarks, settings: ForgetSettings) -> list[FactTested]:
+    """Facts that the questions to verify would test, whatever a model answers."""
+    how = ModelMeter(made, settings, "cpu", True).verifying_settings
+    asked = pd.DataFrame({"question_id": [q.question_id for q in made.benchmark.questions if q.fold in VERIFYING]})
+    info = SimpleNamespace(config=how.model_dump())
+    evaluated = SimpleNamespace(record=SimpleNamespace(info=info), questions=asked)
+    return facts_tested(cast(Evaluated, evaluated), made.benchmark, made.patients)
+
+
+def test_each_fact_is_tested_or_has_a_reason(hospital: Hospital) -> None:
+    settings = settings_of(hospital)
+    facts = coverage(made := benchmarks_of(hospital), settings)
+    assert all(bool(fact.ways) is (fact.reason is None) for fact in facts)
+    assert {fact.patient for fact in facts} == {*made.patients}
+    tested = {(fact.kind, fact.type): fact.ways for fact in facts if fact.ways}
+    assert set(tested["identifier", "mrn"]) >= {"direct questions"}
+    assert {kind for kind, _ in tested} >= {"identifier", "date", "value"}
+    assert {fact.reason for fact in facts if fact.kind == "number" and fact.type == "duration"} <= {
+        NO_WORDING,
+        None,
+    }
+    texts = [record.text for record in made.benchmark.records if record.groups["patient"] in made.patients]
+    values = {gap.label: text[gap.start : gap.end] for text in texts for gap in gaps_in(text, ())}
+    words = " ".join(f"{fact.kind} {fact.type} {fact.ways} {fact.reason}" for fact in facts)
+    assert not any(len(value) > 3 and value in words for value in values.values())
+    half = coverage(made, settings.model_copy(update={"method": "auto"}))
+    assert 0 < sum(bool(fact.ways) for fact in half) < sum(bool(fact.ways) for fact in facts)
+    assert OTHER_HALF in {fact.reason for fact in half}
+
+
+def test_a_fact_that_another_patient_shares_is_named_as_such(hospital: Hospital, tmp_path: Path) -> None:
+    text = "{name}, phone {phone}. Creatinine {value} mg/dL and some more words in this note."
+    rows = [
+        {"patient_id": f"p{n}", "name": f"Ann{n} Vane{n}", "phone": f"555-01{n % 9:02d}",
+         "note": text.format(name=f"Ann{n} Vane{n}", phone=f"555-01{n % 9:02d}", value=f"1.{10 + n}")}
+        for n in range(10)
+    ]  # fmt: skip
+    settings = settings_of(hospital, patient="p0", holdout=None)
+    notes = write_csv(tmp_path / "notes.csv", rows)
+    made = make_benchmarks(notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
+    (phone,) = [fact for fact in coverage(made, settings) if fact.type == "phone"]
+    assert phone == FactTested("p0", "identifier", "phone", (), f"{SHARED}: another subject's text says the same")
