@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from medunlearn.attacks.attack_protocol import AskedSubject, AskingWay
 from medunlearn.config import ForgetSettings, check
+from medunlearn.data.said_values import SaidFacts
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
@@ -332,3 +333,16 @@ def test_a_battery_is_made_of_attacks_that_can_verify() -> None:
     }
     assert untested == {"quantization": "full", "sampling": "it was left out (--battery)"}
     assert [part.name for part in never_tested()] == ["membership", "relearning own"]
+
+
+def test_values_among_made_up_ones_are_no_finding() -> None:
+    """Eight of eight values stand in answers that hold made-up ones, too; and in answers that hold them alone."""
+
+    def said(beyond: int) -> Standings:
+        values = dict.fromkeys(UNSEEN, 0.0) | {"her": 1.0}
+        counts = {"her": SaidFacts(facts=8, said=8, beyond=beyond, alternatives=20, chance=1 / 60)}
+        probes = {"said": dict.fromkeys(values, 8)}
+        return Standings({"said": WAYS["said"]}, {"said": values}, probes, said={"said": counts})
+
+    for beyond, expected in ((0, "inconclusive"), (1, "inconclusive"), (8, "residual found")):
+        assert verdict(replace(material(said(beyond)), before=said(8))) == expected

@@ -35,6 +35,8 @@ def forget(result: Any, output: Output) -> None:
     for cost in evidence.costs:
         share = ABSENT if cost.retained_share is None else f"{cost.retained_share:.1%} of what it was"
         output.line(f"{cost.title}: {cost.measure} {share}")
+    for own in battery.coverage:
+        output.line(f"patient {own.patient[:SHOWN]}: tested {own.tested} of {own.facts} facts of the notes")
     for one in decision.patients if len(decision.patients) > 1 else ():
         output.line(f"patient {one.patient[:SHOWN]}: {one.verdict}: {one.reason}")
     output.line(f"{TITLES[decision.verdict]}, {OTHERS_TITLES[decision.others]}: {' '.join(decision.reasons)}")

@@ -24,6 +24,7 @@ from medunlearn.request.standings import Standings
 from medunlearn.statistics.others import (
     LEAST_OTHERS,
     OthersGap,
+    chance_of_hits,
     chance_of_share,
     chance_of_surprise,
     compare_with_others,
@@ -207,7 +208,13 @@ class BatteryMaterial:
             [(values[who], probes[who]) for who in group if who in values] for group in (patients, self.unseen)
         )
         number = sum(n for _, n in hits)
-        return max(p, chance_of_share(fsum(share * n for share, n in hits) / number, number, strangers))
+        p = max(p, chance_of_share(fsum(share * n for share, n in hits) / number, number, strangers))
+        said = [facts for who, facts in model.said.get(name, {}).items() if who in patients]
+        if not said:
+            return p
+        asked = sum(facts.facts for facts in said)
+        chance = fsum(facts.chance * facts.facts for facts in said) / asked
+        return max(p, chance_of_hits(sum(facts.beyond for facts in said), asked, chance))
 
     def _differences(self, model: Standings, name: str) -> Mapping[str, float]:
         values = model.values.get(name, {})

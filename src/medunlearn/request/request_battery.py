@@ -4,6 +4,7 @@ if given.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,14 @@ from medunlearn.config import ForgetSettings
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.request.battery_checks import BatteryMaterial
-from medunlearn.request.case.evidence import Battery, BatteryCheck, CostReading, Untested
+from medunlearn.request.case.evidence import (
+    Battery,
+    BatteryCheck,
+    CostReading,
+    FactCoverage,
+    Untested,
+    UntestedFacts,
+)
 from medunlearn.request.case.residual_tests import found_before, patient_tests
 from medunlearn.request.measuring_models import MeasuredModel
 from medunlearn.request.others_kept import costs, general_cost
@@ -55,6 +63,7 @@ class RequestBattery:
                 *never_tested(),
                 self._untested_tokenizer(after.run),
             ),
+            coverage=tuple(self._coverage(after)),
             problems=after.standings.problems,
         )
 
@@ -87,6 +96,25 @@ class RequestBattery:
             floor=self.settings.utility_floor,
             pseudonyms=benchmarks.pseudonyms,
         )
+
+    def _coverage(self, after: MeasuredModel) -> Iterator[FactCoverage]:
+        """How many facts of each patient were tested, and the others by kind and reason."""
+        from medunlearn.request.facts_tested import facts_tested
+
+        benchmarks = self.benchmarks
+        facts = facts_tested(after.evaluated, benchmarks.benchmark, benchmarks.patients)
+        for patient in benchmarks.patients:
+            own = [fact for fact in facts if fact.patient == patient]
+            untested = Counter((fact.kind, fact.type, fact.reason) for fact in own if fact.reason is not None)
+            yield FactCoverage(
+                patient=benchmarks.pseudonyms[patient],
+                tested=sum(fact.reason is None for fact in own),
+                facts=len(own),
+                untested=tuple(
+                    UntestedFacts(kind=kind, type=name, reason=reason, number=number)
+                    for (kind, name, reason), number in sorted(untested.items())
+                ),
+            )
 
     def _untested_attacks(self, *models: MeasuredModel | None) -> Iterator[Untested]:
         """Attacks that were left out, that could not be run, and parts that could not be measured."""

@@ -88,6 +88,13 @@ def chance_of_share(share: float, tests: int, others: Sequence[tuple[float, int]
     return math.exp(-tests * divergence)
 
 
+def chance_of_hits(hits: int, tests: int, chance: float) -> float:
+    """Chance of at least so many hits in independent tests of this chance, 0-1."""
+    from scipy.special import bdtrc
+
+    return 1.0 if hits == 0 else float(bdtrc(hits - 1, tests, chance))
+
+
 def compare_with_others(
     few: Sequence[float], others: Sequence[float], *, least_spread: float = 0.0
 ) -> OthersGap | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from case_evidence import checked, mean_of, measured
+from case_evidence import PATIENT, checked, mean_of, measured
 
 from medunlearn.request.case.evidence import (
     Battery,
@@ -13,6 +13,7 @@ from medunlearn.request.case.evidence import (
     CaseDecision,
     CostReading,
     ExactDeletion,
+    FactCoverage,
     Measurement,
     PatientTest,
     Verdict,
@@ -218,3 +219,12 @@ def test_earlier_patients_need_not_be_found_in_the_model_that_forgot_them() -> N
     assert decision.verdict == "no residual found"
     sentence = "no sign that one of 1 came back in 1 check, each patient tested alone."
     assert any(sentence in reason for reason in decision.reasons)
+
+
+@pytest.mark.parametrize(("tested", "expected"), [(3, "inconclusive"), (4, "no residual found")])
+def test_a_verdict_needs_a_number_of_tested_facts(tested: int, expected: str) -> None:
+    coverage = FactCoverage(patient=PATIENT, tested=tested, facts=9)
+    checks = (mean_of(checked()), checked())
+    decision = decide(Battery(name="b", version="1", checks=checks, coverage=(coverage,)))
+    assert decision.verdict == expected
+    assert ("3 of 9 facts could be tested, and at least 4 are needed" in str(decision.reasons)) is (tested == 3)

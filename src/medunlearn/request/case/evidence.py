@@ -179,6 +179,24 @@ class Untested(EvidencePart):
     reason: str = Field(min_length=1)
 
 
+class UntestedFacts(EvidencePart):
+    """Facts of one kind that no way of asking tested, without their values."""
+
+    kind: str = Field(min_length=1)
+    type: str
+    reason: str = Field(min_length=1)
+    number: int = Field(ge=1)
+
+
+class FactCoverage(EvidencePart):
+    """How many distinct facts of a patient's notes the checks tested."""
+
+    patient: Pseudonym
+    tested: int = Field(ge=0)
+    facts: int = Field(ge=0)
+    untested: tuple[UntestedFacts, ...] = ()
+
+
 class CostReading(EvidencePart):
     """Cost of the deletion for other data."""
 
@@ -216,6 +234,7 @@ class Battery(EvidencePart):
     alpha: float = Field(0.05, gt=0.0, lt=0.5, description="chance of a false residual over all checks")
     checks: tuple[BatteryCheck, ...] = ()
     untested: tuple[Untested, ...] = ()
+    coverage: tuple[FactCoverage, ...] = Field(default=(), description="of each patient of the request")
     problems: tuple[str, ...] = Field(
         default=(), description="why the model afterwards is broken; empty if it is healthy"
     )

@@ -113,12 +113,26 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
 def _lead(evidence: CaseEvidence, meaning: str) -> tuple[str, ...]:
     """Sentences below the verdict: its meaning, what others kept, and how many patients stand how."""
     decision = evidence.decision
-    sentences = [meaning, _OTHERS_MEANING[decision.others] if decision.verdict != "deleted" else ""]
+    sentences = [
+        _tested(evidence),
+        meaning,
+        _OTHERS_MEANING[decision.others] if decision.verdict != "deleted" else "",
+    ]
     if len(decision.patients) > 1:
         numbers = Counter(one.verdict for one in decision.patients)
         parts = (f"{TITLES[verdict].lower()} for {number}" for verdict, number in numbers.items())
         sentences.append(f"Of {count(len(decision.patients), 'patient')}: {', '.join(parts)}. The worst decides.")
     return tuple(filter(None, sentences))
+
+
+def _tested(evidence: CaseEvidence) -> str:
+    """Sentence with the number of facts that were tested; "" where nobody counted them."""
+    coverage = evidence.battery.coverage
+    if not coverage:
+        return ""
+    tested, facts = (sum(getattr(own, name) for own in coverage) for name in ("tested", "facts"))
+    ways = sum(not check.mean_of and check.concerns == "this request" for check in evidence.battery.checks)
+    return f"Tested {tested} of {count(facts, 'fact')} of the notes, in {count(ways, 'way')} of asking."
 
 
 def _patients(evidence: CaseEvidence) -> tuple[Block, ...]:
@@ -278,6 +292,11 @@ def _cost_row(cost: CostReading) -> tuple[Cell, ...]:
 
 def _untested_blocks(evidence: CaseEvidence) -> tuple[Block, ...]:
     lines = [f"{untested.title}: {untested.reason}." for untested in evidence.battery.untested]
+    facts = Counter[tuple[str, str, str]]()
+    for coverage in evidence.battery.coverage:
+        facts.update({(own.kind, own.type, own.reason): own.number for own in coverage.untested})
+    for (kind, name, reason), number in sorted(facts.items()):
+        lines.append(f"{count(number, 'fact')} ({' '.join(dict.fromkeys((kind, name)))}): {reason}.")
     always = "Whatever no check of this battery asks; copies of the notes, of older models and of backups."
     return (Bullets((*lines, always)),)
 

@@ -36,6 +36,9 @@ from medunlearn.request.case.evidence import (
 )
 from medunlearn.request.case.residual_tests import ResidualTest, found_before, is_above, residuals
 
+LEAST_FACTS = 4
+"""Facts of a patient that a verdict needs to have been tested."""
+
 
 def decide(
     battery: Battery,
@@ -134,7 +137,7 @@ def _patient_decisions(
             yield PatientDecision(patient=patient, verdict="residual found", reason=reason)
             continue
         able = [check for check in checks if (check.name, patient) in before and check.probes.held_out]
-        doubt = "" if able else _why_not_able(checks, patient)
+        doubt = _too_few_facts(battery, patient) if able else _why_not_able(checks, patient)
         for check in checks if able else ():
             for test in check.patients:
                 if check.mean_of and test.patient == patient and is_above(ResidualTest(check, test)):
@@ -144,6 +147,14 @@ def _patient_decisions(
         else:
             reason = f"not told from a stranger in {count(len(able), 'check')} that found the patient before"
             yield PatientDecision(patient=patient, verdict="no residual found", reason=reason)
+
+
+def _too_few_facts(battery: Battery, patient: str) -> str:
+    for coverage in battery.coverage:
+        if coverage.patient == patient and coverage.tested < LEAST_FACTS:
+            tested = f"{coverage.tested} of {count(coverage.facts, 'fact')} could be tested"
+            return f"{tested}, and at least {LEAST_FACTS} are needed"
+    return ""
 
 
 def _why_not_able(checks: Sequence[BatteryCheck], patient: str) -> str:
