@@ -12,13 +12,14 @@ from cryptography.x509 import Certificate
 
 from medunlearn.data.leftovers import is_leftover
 from medunlearn.data.storage import read_json, sha256_of
-from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.errors import InputError, MedunlearnError, first_few
 from medunlearn.input_files import regular_file
-from medunlearn.models.folders import model_folder
+from medunlearn.models.folders import model_folder, record_folder
 from medunlearn.request.case.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS
 from medunlearn.request.case.digests import digest_model, weights_by_name
 from medunlearn.request.case.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
-from medunlearn.request.case.ledger import ledger_path, read_ledger
+from medunlearn.request.case.ledger import LedgerRow, RequestLedger, ledger_path, read_ledger
+from medunlearn.request.case.ledger_checks import SignedCase, cases_beside, missing_requests
 from medunlearn.request.case.signing_keys import STATEMENT, key_id, public_key_of
 from medunlearn.request.case.statement import (
     LEDGER_HEAD,
@@ -78,7 +79,7 @@ def verify_case(
         checks.append(Check(folder, "model", "model", "not checked", "name its folder too: verify MODEL CASE"))
     else:
         checks += _model_checks(evidence.model_in, evidence.model_out, model)
-        checks.append(_ledger_check(folder, evidence, model))
+        checks += _LedgerChecks(folder, model, public_key).checks()
     checks.append(_battery_check(folder, evidence, model, run_battery))
     return Verification(tuple(checks))
 
@@ -223,27 +224,55 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
         yield Check(model, "model file", name, "differs", "the case does not name it")
 
 
-def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
-    """Check that the model's ledger has the row of this case, after the row that the case refers to."""
-    path = ledger_path(model)
+@dataclass(frozen=True)
+class _LedgerChecks:
+    """Checks of a model's ledger: its chain, each row against its signed case, and requests that it lacks."""
 
-    def check(state: State, note: str) -> Check:
-        return Check(path.parent, "ledger", path.name, state, note)
+    case: Path
+    model: Path
+    public_key: Ed25519PublicKey | None
 
-    if not path.exists():
-        return check("missing", "earlier patients cannot be told without it")
-    try:
-        ledger = read_ledger(model)
-    except (MedunlearnError, OSError) as error:
-        return check("differs", str(error))
-    statement = folder / STATEMENT
-    row = ledger.row_of(sha256_of(statement)) if statement.exists() else None
-    if row is None:
-        return check("differs", "it has no row of this case")
-    facts = evidence.ledger.rows, evidence.ledger.head or "", evidence.request.patients
-    if (row.row, row.previous, row.entry.patients) != facts:
-        return check("differs", "the row of this case has another place or content")
-    return check("ok", f"row {row.row + 1} of {len(ledger.rows)}")
+    def checks(self) -> Iterator[Check]:
+        path, ledger = ledger_path(self.model), RequestLedger()
+        folders = (record_folder(self.model).absolute().parent, self.case.absolute().parent, self.case)
+        cases = cases_beside(folders, self.public_key)
+        if path.exists():
+            try:
+                ledger = read_ledger(self.model)
+            except (MedunlearnError, OSError) as error:
+                yield self._check("ledger", path.name, "differs", str(error))
+                return
+            yield self._own_row(ledger, path.name)
+        missing = list(missing_requests(ledger, self.model, cases.values()))
+        lost = f"requests that its model went through: {first_few(missing)}" if missing else ""
+        if not path.exists():
+            note = f"earlier patients cannot be told without it{f'; it had {lost}' if lost else ''}"
+            yield self._check("ledger", path.name, "missing", note)
+        elif lost:
+            yield self._check("ledger", path.name, "differs", f"it lacks {lost}")
+        yield from (self._row(row, cases) for row in ledger.requests)
+
+    def _check(self, what: str, name: str, state: State, note: str = "") -> Check:
+        return Check(ledger_path(self.model).parent, what, name, state, note)
+
+    def _own_row(self, ledger: RequestLedger, name: str) -> Check:
+        statement = self.case / STATEMENT
+        row = ledger.row_of(sha256_of(statement)) if statement.exists() else None
+        if row is None:
+            return self._check("ledger", name, "differs", "it has no row of this case")
+        return self._check("ledger", name, "ok", f"row {row.row + 1} of {len(ledger.rows)}")
+
+    def _row(self, row: LedgerRow, cases: Mapping[str, SignedCase]) -> Check:
+        name, case = f"row {row.row + 1}", cases.get(row.entry.case_sha256)
+        if case is None:
+            note = "its case is not beside the model or this case: put it there, and verify again"
+            return self._check("ledger row", name, "not checked", note)
+        if problem := case.row_problem(row):
+            return self._check("ledger row", name, "differs", problem)
+        if self.public_key is not None and case.key != key_id(self.public_key):
+            note = f"it is as in its case {case.folder}, which another key signed: {case.key}"
+            return self._check("ledger row", name, "not checked", note)
+        return self._check("ledger row", name, "ok", f"as in its signed case {case.folder.name}")
 
 
 def _battery_check(folder: Path, evidence: CaseEvidence, model: Path | None, run: BatteryRunner | None) -> Check:

@@ -1,0 +1,132 @@
+"""Faults made by hand on a real case, its model and its ledger: each must be seen by ``verify`` or ``forget``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from forgetting_world import Hospital
+
+import medunlearn as mu
+from medunlearn.errors import InputError
+from medunlearn.request.case.ledger import LedgerEntry, RequestLedger, ledger_path, read_ledger_file
+from medunlearn.request.case.ledger import _write as write_ledger
+from medunlearn.request.forget_stages import Forgotten
+from medunlearn.results.verify import Check, Verification
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Copies of two cases, one on the model of the other, with their models."""
+
+    folder: Path
+    key: Path
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "second-model"
+
+    @property
+    def case(self) -> Path:
+        return self.folder / "second"
+
+    def verify(self, case: str = "second", model: str = "second-model") -> Verification:
+        result = mu.verify([self.folder / model, self.folder / case], public_key=self.key)
+        assert isinstance(result, Verification)
+        return result
+
+    def wrong(self) -> list[Check]:
+        return self.verify().wrong
+
+    def rewrite(self, change: Callable[[list[LedgerEntry]], list[LedgerEntry]]) -> None:
+        """Change the entries of the ledger, and compute its chain anew."""
+        path, ledger = ledger_path(self.model), RequestLedger()
+        for entry in change([row.entry for row in read_ledger_file(path).rows]):
+            ledger = ledger.extended(entry)
+        write_ledger(path, ledger)
+
+
+@pytest.fixture(scope="module")
+def second(hospital: Hospital, forgotten: Forgotten, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cases and models of two requests, one after the other. Do not change them."""
+    folder = tmp_path_factory.mktemp("two")
+    shutil.copytree(forgotten.case.folder, folder / "first")
+    shutil.copytree(forgotten.model, folder / "first-model")
+    hospital.forget(folder / "second", hospital.patients[1], folder / "first-model")
+    return folder
+
+
+@pytest.fixture
+def evidence(hospital: Hospital, second: Path, tmp_path: Path) -> Evidence:
+    for name in ("first", "second", "first-model", "second-model"):
+        shutil.copytree(second / name, tmp_path / name)
+    return Evidence(tmp_path, hospital.key.with_name("signing.key.pub"))
+
+
+def test_two_requests_are_well(evidence: Evidence) -> None:
+    verified = evidence.verify()
+    assert verified.wrong == []
+    rows = [check for check in verified.checks if check.what == "ledger row"]
+    assert [(check.name, check.state) for check in rows] == [("row 1", "ok"), ("row 2", "ok")]
+
+
+class TestLedger:
+    def test_rows_whose_case_is_elsewhere_are_not_checked(self, evidence: Evidence) -> None:
+        shutil.rmtree(evidence.folder / "first")
+        (check,) = [check for check in evidence.verify().checks if check.name == "row 1"]
+        assert (check.state, "its case is not beside" in check.note) == ("not checked", True)
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            {"verdict": "deleted"},
+            {"received": "2001-01-01"},
+            {"closed": "2001-01-01"},
+            {"model_in": "0" * 64},
+            {"patients": ("0" * 64,)},
+        ],
+    )
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_a_row_that_was_rewritten(
+        self, evidence: Evidence, hospital: Hospital, fault: dict[str, str], place: int
+    ) -> None:
+        evidence.rewrite(
+            lambda entries: [
+                replace(entry, **fault) if number == place else entry for number, entry in enumerate(entries)
+            ]
+        )
+        assert f"row {place + 1}" in {check.name for check in evidence.wrong()}
+        with pytest.raises(InputError, match="was rewritten"):
+            hospital.forget(evidence.folder / "third", hospital.patients[2], evidence.model)
+
+    @pytest.mark.parametrize("change", [lambda entries: entries[1:], lambda entries: entries[:-1]])
+    def test_a_row_that_was_removed(
+        self, evidence: Evidence, hospital: Hospital, change: Callable[[list[LedgerEntry]], list[LedgerEntry]]
+    ) -> None:
+        evidence.rewrite(change)
+        assert "ledger" in {check.what for check in evidence.wrong()}
+        with pytest.raises(InputError, match=r"requests\.parquet"):
+            hospital.forget(evidence.folder / "third", hospital.patients[2], evidence.model)
+
+    @pytest.mark.parametrize("known_by", ["cases", "card"])
+    def test_a_ledger_that_was_deleted(self, evidence: Evidence, hospital: Hospital, known_by: str) -> None:
+        model = evidence.model
+        ledger_path(model).unlink()
+        if known_by == "cases":
+            (model / "README.md").unlink()
+        else:
+            model = shutil.copytree(model, evidence.folder / "alone" / "model")
+        with pytest.raises(InputError, match=r"lacks requests that its model went through.*Restore it"):
+            hospital.forget(model.parent / "third", hospital.patients[2], model)
+        result = mu.verify([model, evidence.case], public_key=evidence.key)
+        (check,) = result.wrong
+        assert (check.what, check.state) == ("ledger", "missing")
+        assert "it had requests that its model went through" in check.note
+
+    def test_a_copy_does_not_lose_requests_that_the_card_lists(self, evidence: Evidence) -> None:
+        ledger_path(evidence.model).unlink()
+        with pytest.raises(InputError, match="lists a request"):
+            mu.export(evidence.model, evidence.folder / "copy")
