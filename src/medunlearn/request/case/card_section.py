@@ -9,10 +9,19 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import get_args
 
+from medunlearn.errors import InputError
 from medunlearn.models.folders import model_folder
 from medunlearn.reports.formatting import ABSENT, count
 from medunlearn.request.case.evidence import Verdict
-from medunlearn.request.case.ledger import LedgerRow, RequestLedger, carry_ledger, read_ledger
+from medunlearn.request.case.ledger import (
+    LEDGER,
+    LedgerRow,
+    RequestLedger,
+    carry_ledger,
+    ledger_path,
+    read_ledger,
+    read_ledger_file,
+)
 from medunlearn.study.model_card import CARD, write_section
 
 TITLE = "## Deletion requests"
@@ -82,7 +91,7 @@ def carry_to_copy(source: Path, copy: Path) -> str:
         InputError: the ledger is broken, another model's, or lacks requests that the model's card lists; the copy
             has a ledger of other requests.
     """
-    rows = {row.entry.case_sha256 for row in read_ledger(source).requests}
+    rows = {row.entry.case_sha256 for row in read_ledger_file(ledger_path(source)).requests}
     for card, sha256 in listed_requests(source):
         if sha256 not in rows:
             raise InputError(

@@ -109,7 +109,7 @@ def cases_beside(folders: Iterable[Path], public_key: Ed25519PublicKey | None = 
 def cases_behind(model: str, cases: Iterable[SignedCase]) -> Iterator[SignedCase]:
     """Cases by which a model came about: that which made it, that which made the model before, and so on.
 
-    A case that left its model unchanged, or that dropped an adapter, made no model that a later one must name it for.
+    A case that left its model unchanged, or dropped an adapter, made no model whose ledger has to name it.
 
     Args:
         model: fingerprint.
