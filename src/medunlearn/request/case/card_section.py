@@ -14,7 +14,6 @@ from medunlearn.models.folders import model_folder
 from medunlearn.reports.formatting import ABSENT, count
 from medunlearn.request.case.evidence import Verdict
 from medunlearn.request.case.ledger import (
-    LEDGER,
     LedgerRow,
     RequestLedger,
     carry_ledger,
