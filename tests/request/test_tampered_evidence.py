@@ -5,15 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from forgetting_world import Hospital
 
 import medunlearn as mu
+from medunlearn.data.storage import json_bytes
 from medunlearn.errors import InputError
+from medunlearn.request.case.case_folder import PAGE, CaseFolder, case_files
 from medunlearn.request.case.ledger import LedgerEntry, RequestLedger, ledger_path, read_ledger_file
 from medunlearn.request.case.ledger import _write as write_ledger
+from medunlearn.request.case.signing_keys import STATEMENT, read_private_key
+from medunlearn.request.case.statement import IN_TOTO, sign, statement
 from medunlearn.request.forget_stages import Forgotten
 from medunlearn.results.verify import Check, Verification
 
@@ -40,6 +45,26 @@ class Evidence:
 
     def wrong(self) -> list[Check]:
         return self.verify().wrong
+
+    def page_check(self) -> Check:
+        verified = mu.verify([self.case], public_key=self.key)
+        assert isinstance(verified, Verification)
+        (check,) = [check for check in verified.checks if check.what == "page"]
+        assert {check.what for check in verified.wrong} <= {"page"}
+        return check
+
+    def sign_again(self, key: Path, change: Callable[[str], str], version: str | None = None) -> None:
+        """Sign the case with another page, and as of another version."""
+        case, private = CaseFolder.open(self.case).evidence, read_private_key(key)
+        if version is not None:
+            software = case.software.model_copy(update={"version": version})
+            case = case.model_copy(update={"software": software})
+        files = case_files(case, private)
+        files[PAGE] = change(files[PAGE].decode()).encode()
+        digests = {name: sha256(content).hexdigest() for name, content in files.items() if name != STATEMENT}
+        files[STATEMENT] = sign(IN_TOTO, json_bytes(statement(case, digests)), private)
+        for name, content in files.items():
+            (self.case / name).write_bytes(content)
 
     def rewrite(self, change: Callable[[list[LedgerEntry]], list[LedgerEntry]]) -> None:
         """Change the entries of the ledger, and compute its chain anew."""
@@ -130,3 +155,40 @@ class TestLedger:
         ledger_path(evidence.model).unlink()
         with pytest.raises(InputError, match="lists a request"):
             mu.export(evidence.model, evidence.folder / "copy")
+
+
+class TestPage:
+    @pytest.mark.parametrize(
+        ("old", "new", "note"),
+        [
+            (
+                '<p class="name">Inconclusive',
+                '<p class="name">No residual found',
+                "its headline is 'No residual found'",
+            ),
+            ("with the method", "by the method", "by the method"),
+            ("<main>", "<main hidden>", "markup"),
+            ("<main>", "<main><script>hide()</script>", "markup"),
+        ],
+    )
+    def test_a_page_that_says_something_else_than_the_evidence(
+        self, evidence: Evidence, hospital: Hospital, old: str, new: str, note: str
+    ) -> None:
+        assert evidence.page_check().state == "ok"
+        evidence.sign_again(hospital.key, lambda page: page.replace(old, new))
+        check = evidence.page_check()
+        assert (check.state, note in check.note) == ("differs", True), check
+
+    def test_a_page_of_another_version_cannot_be_rendered_anew(
+        self, evidence: Evidence, hospital: Hospital
+    ) -> None:
+        evidence.sign_again(hospital.key, lambda page: page.replace("records", "notes"), version="0.1.9")
+        check = evidence.page_check()
+        assert check.state == "not checked"
+        assert "made by version 0.1.9" in check.note
+        # Its headline is looked at whatever version it names.
+        better = '<p class="name">No residual found'
+        evidence.sign_again(
+            hospital.key, lambda page: page.replace('<p class="name">Inconclusive', better), version="0.1.9"
+        )
+        assert evidence.page_check().state == "differs"

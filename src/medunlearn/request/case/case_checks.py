@@ -20,6 +20,7 @@ from medunlearn.request.case.digests import digest_model, weights_by_name
 from medunlearn.request.case.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
 from medunlearn.request.case.ledger import LedgerRow, RequestLedger, ledger_path, read_ledger
 from medunlearn.request.case.ledger_checks import SignedCase, cases_beside, missing_requests
+from medunlearn.request.case.page_checks import compare_page
 from medunlearn.request.case.signing_keys import STATEMENT, key_id, public_key_of
 from medunlearn.request.case.statement import (
     LEDGER_HEAD,
@@ -163,7 +164,8 @@ class _CaseFiles:
                 yield self._check("case file", EVIDENCE, "missing", COPY_AGAIN)
             return
         try:
-            evidence = CaseEvidence.of(regular_file(path).read_bytes(), EVIDENCE)
+            content = regular_file(path).read_bytes()
+            evidence = CaseEvidence.of(content, EVIDENCE)
             settings = read_json(self.folder / SETTINGS) if (self.folder / SETTINGS).exists() else evidence.settings
         except InputError as error:
             yield self._check("evidence", EVIDENCE, "differs", str(error))
@@ -180,6 +182,16 @@ class _CaseFiles:
         # A verdict outlives the words of the version that wrote it.
         words = "" if now.reasons == then.reasons else "this version words the reasons of the verdict otherwise"
         yield self._check("evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems) or words)
+        yield from self._page(content)
+
+    def _page(self, content: bytes) -> Iterator[Check]:
+        """Check that the page is the one that the evidence gives; one that is not there is named elsewhere."""
+        path, own = self.folder / PAGE, self.folder / PUBLIC_KEY
+        key = (public_key_of(own.read_bytes()) if own.is_file() else None) or self.public_key
+        if not path.is_file() or key is None:
+            return
+        state, note = compare_page(path.read_bytes(), content, key)
+        yield self._check("page", PAGE, state, note)
 
 
 def _signature_problem(content: bytes, key: Ed25519PublicKey) -> str:
