@@ -136,7 +136,7 @@ def test_a_device_that_is_not_there() -> None:
 
 class TestFingerprint:
     def test_equal_folders(self, saved: Path, folder: Path) -> None:
-        (folder / "notes.txt").write_text("mine")
+        (folder / "README.md").write_text("mine")
         assert fingerprint(folder) == fingerprint(saved)
 
     def test_one_weight(self, saved: Path, folder: Path) -> None:

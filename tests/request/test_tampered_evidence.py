@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forgetting_world import Hospital
@@ -15,6 +17,7 @@ import medunlearn as mu
 from medunlearn.data.storage import json_bytes
 from medunlearn.errors import InputError
 from medunlearn.request.case.case_folder import PAGE, CaseFolder, case_files
+from medunlearn.request.case.digests import digest_model
 from medunlearn.request.case.ledger import LedgerEntry, RequestLedger, ledger_path, read_ledger_file
 from medunlearn.request.case.ledger import _write as write_ledger
 from medunlearn.request.case.signing_keys import STATEMENT, read_private_key
@@ -53,9 +56,9 @@ class Evidence:
         assert {check.what for check in verified.wrong} <= {"page"}
         return check
 
-    def sign_again(self, key: Path, change: Callable[[str], str], version: str | None = None) -> None:
-        """Sign the case with another page, and as of another version."""
-        case, private = CaseFolder.open(self.case).evidence, read_private_key(key)
+    def sign_again(self, key: Path, change: Callable[[str], str], version: str | None = None, **facts: Any) -> None:
+        """Sign the case with another page, and as of another version or with other facts."""
+        case, private = CaseFolder.open(self.case).evidence.model_copy(update=facts), read_private_key(key)
         if version is not None:
             software = case.software.model_copy(update={"version": version})
             case = case.model_copy(update={"software": software})
@@ -192,3 +195,63 @@ class TestPage:
             hospital.key, lambda page: page.replace('<p class="name">Inconclusive', better), version="0.1.9"
         )
         assert evidence.page_check().state == "differs"
+
+
+class TestModel:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "old/model.safetensors", "deep/er/weights.safetensors", "pytorch_model.bin", "model.gguf", "more.h5",
+            "model.pt", "model.ckpt", "model.onnx", "modeling_own.py", ".cache/old.safetensors", ".git/hook.py",
+            "added_tokens.json", "vocab.txt", "tokenizer.model", "chat_templates/other.jinja",
+            "preprocessor_config.json", "video_preprocessor_config.json", "model.safetensors.index.json",
+        ],
+    )  # fmt: skip
+    def test_a_file_that_is_not_signed(self, evidence: Evidence, name: str) -> None:
+        (evidence.model / name).parent.mkdir(exist_ok=True, parents=True)
+        (evidence.model / name).write_text("{}")
+        assert ("model file", name) in {(check.what, check.name) for check in evidence.wrong()}
+
+    def test_a_generation_config_that_was_changed_or_removed(self, evidence: Evidence) -> None:
+        path = evidence.model / "generation_config.json"
+        path.write_text(path.read_text() + " ")
+        assert "generation_config.json" in {check.name for check in evidence.wrong()}
+        path.unlink()
+        assert "generation_config.json" in {check.name for check in evidence.wrong()}
+
+    def test_a_link_to_another_folder_is_refused(self, evidence: Evidence) -> None:
+        (evidence.model / "old").symlink_to(evidence.folder / "first-model")
+        assert any("old cannot be read: it is a folder" in check.note for check in evidence.wrong())
+
+    def test_ids_of_its_tokenizer_that_were_swapped(self, evidence: Evidence) -> None:
+        path = evidence.model / "tokenizer.json"
+        content = json.loads(path.read_text())
+        words = content["model"]["vocab"]
+        first, second = [word for word, number in words.items() if 20 <= number < 22]
+        words[first], words[second] = words[second], words[first]
+        path.write_text(json.dumps(content))
+        assert "tokenizer.json" in {check.name for check in evidence.wrong()}
+
+    def test_files_that_nothing_computes_with_are_listed(self, evidence: Evidence) -> None:
+        (evidence.model / "LICENSE").write_text("free")
+        verified = evidence.verify()
+        assert verified.wrong == []
+        unsigned = {check.name: check.note for check in verified.checks if check.state == "orphan"}
+        assert unsigned.keys() == {"LICENSE", "README.md", "lineage.json"}
+        assert all(note.startswith("not signed: ") for note in unsigned.values())
+
+    def test_a_case_of_an_older_version_says_that_it_covers_less(
+        self, evidence: Evidence, hospital: Hospital
+    ) -> None:
+        older = digest_model(evidence.model, 1)
+        assert older.fingerprint == digest_model(evidence.model).fingerprint  # it has no other files
+        evidence.sign_again(hospital.key, lambda page: page, model_out=older)
+        ledger_path(evidence.model).unlink()
+        for name in ("added_tokens.json", "old.bin"):
+            (evidence.model / name).write_text("{}")
+        checks = {check.name: check for check in evidence.verify().checks if check.what == "model file"}
+        assert (checks["added_tokens.json"].state, checks["old.bin"].state) == ("not checked", "differs")
+        assert {check.state for check in evidence.verify().checks if check.what == "fingerprint"} == {"not checked"}
+        # What it does cover is checked as before.
+        (evidence.model / "config.json").write_text("{}")
+        assert "config.json" in {check.name for check in evidence.wrong()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from medunlearn.models.folders import (
     record_folder,
     refuse_irregular,
 )
+from medunlearn.models.model_files import path_inside
 from medunlearn.models.pretrained import check_model_folder
 from medunlearn.progress import progress
 
@@ -264,7 +265,7 @@ def _check_full(folder: Path) -> None:
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
         raise ModelError(f"{folder / INDEX} is broken: it has no weight_map. Copy the whole model again.")
     files = sorted(set(shards.values()))
-    missing = [name for name in files if not (folder / name).exists()]
+    missing = [name for name in files if not path_inside(folder, name, folder / INDEX).exists()]
     if missing:
         raise ModelError(
             f"{folder} lacks {len(missing)} of its {len(files)} files of weights: {first_few(missing)}. Copy the "
@@ -277,7 +278,7 @@ def files_needed(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
 
 
-def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -> None:
+def copy_model_files(paths: Collection[Path], copy: Path, *, quiet: bool = True) -> None:
     """Copy files into a folder, each atomically, readable only by their owner."""
     with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
         for path in paths:

@@ -24,14 +24,15 @@ from medunlearn.models.folders import (
     MODEL,
     RECORD,
     chain,
+    has_fingerprint,
     is_delta,
     model_folder,
-    model_identity,
     read_manifest,
     recorded_files,
-    telling_files,
 )
+from medunlearn.models.model_files import RULE_1, WEIGHTS, covered_files, is_weights_or_code
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.record import NOT_ITS_OWN
 from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
 
 State = Literal["ok", "differs", "missing", "not complete", "not recorded", "not checked", "orphan"]
@@ -70,8 +71,13 @@ class Verification:
 
     @property
     def wrong(self) -> list[Check]:
-        """Sentences on differing or missing items."""
+        """Checks of differing or missing items."""
         return [check for check in self.checks if check.state in WRONG]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing differs or is missing, and something was checked."""
+        return not self.wrong and any(check.state == "ok" for check in self.checks)
 
     def table(self) -> pd.DataFrame:
         """One row per check: run, what, name, state, note."""
@@ -95,6 +101,14 @@ def _run_checks(run: Run) -> Iterator[Check]:
         recorded_files |= {folder / RECORD, *(folder / name for name in record.tables or ())}
         if not record.complete:
             yield Check(folder, "record", RECORD, "not complete", f"it is {record.status}: give its command again")
+        elif record.digest is None:
+            yield Check(
+                folder, "record", RECORD, "not recorded", "not covered: an older version wrote no digest of it"
+            )
+        elif record.digest == NOT_ITS_OWN:
+            yield Check(folder, "record", RECORD, "differs", "its settings or results were changed after its run")
+        else:
+            yield Check(folder, "record", RECORD, "ok")
         yield from _tables(folder, record)
         if (folder / "model").is_dir() or record.model_files:
             yield from _model(folder, record)
@@ -141,9 +155,11 @@ def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
     for name, facts in files.items():
         what = "weights" if name.endswith(".safetensors") else "model file"
         yield _compare_hash(folder, what, model / name, facts["sha256"])
-    for path in telling_files(model) if model.is_dir() else ():
-        if path.name not in files:
-            yield Check(folder, "model file", f"model/{path.name}", "differs", "its run did not make it")
+    for name in covered_files(model).keys() - files.keys():
+        # Older versions recorded only some of the files that they wrote.
+        is_known = record.digest is not None or is_weights_or_code(name) or name in RULE_1
+        why = "its run did not make it" if is_known else "an older version recorded only some files"
+        yield Check(folder, "model file", f"model/{name}", "differs" if is_known else "not recorded", why)
     if model.is_dir() and is_delta(model):
         yield _base(folder, model)
 
@@ -160,8 +176,8 @@ def _base(folder: Path, model: Path) -> Check:
 def _unnamed_weights(folder: Path) -> set[Path]:
     """Weights in a model's folder that are not from its run."""
     files = recorded_files(folder / "model")
-    paths = (folder / "model").glob("*.safetensors")
-    return {path for path in paths if files and path.name not in files}
+    paths = covered_files(folder / "model").items()
+    return {path for name, path in paths if files and is_weights_or_code(name) and name not in files}
 
 
 def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
@@ -217,10 +233,10 @@ def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
             return Check(folder, what, model, "not checked", "made in memory, or of a hub")
         return Check(folder, what, model, "missing", "it is not where it was; only a delta needs it to be loaded")
     try:
-        now = model_identity(where)
+        is_same = has_fingerprint(Path(where), str(identity), {})
     except (InputError, OSError) as error:
         return Check(folder, what, model, "differs", str(error))
-    if now != identity:
+    if not is_same:
         return Check(folder, what, model, "differs", "another model than the one that the run recorded")
     return Check(folder, what, model, "ok")
 
@@ -270,7 +286,7 @@ def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
             )
         elif CHECKPOINTS in path.relative_to(folder).parts[:-1]:
             yield Check(folder, "file", name, "orphan", "a checkpoint of a run that is complete; remove it")
-        elif path.suffix == ".safetensors" and path not in named:
+        elif path.suffix in WEIGHTS and path not in named:
             yield Check(folder, "file", name, "orphan", "no record names these weights")
         elif path.suffix == ".parquet" and path not in named and not _is_store(path.parent):
             yield Check(folder, "file", name, "orphan", "no record names this table")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509 import Certificate
@@ -14,11 +15,12 @@ from medunlearn.data.leftovers import is_leftover
 from medunlearn.data.storage import read_json, sha256_of
 from medunlearn.errors import InputError, MedunlearnError, first_few
 from medunlearn.input_files import regular_file
-from medunlearn.models.folders import model_folder, record_folder
+from medunlearn.models.folders import fingerprinted, model_folder, record_folder
+from medunlearn.models.model_files import RULE, files_below, is_weights_or_code, reason_left_out
 from medunlearn.request.case.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS
-from medunlearn.request.case.digests import digest_model, weights_by_name
+from medunlearn.request.case.digests import BASE, base_folder, digest_model, weights_by_name
 from medunlearn.request.case.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
-from medunlearn.request.case.ledger import LedgerRow, RequestLedger, ledger_path, read_ledger
+from medunlearn.request.case.ledger import LEDGER, LedgerRow, RequestLedger, ledger_path, read_ledger
 from medunlearn.request.case.ledger_checks import SignedCase, cases_beside, missing_requests
 from medunlearn.request.case.page_checks import compare_page
 from medunlearn.request.case.signing_keys import STATEMENT, key_id, public_key_of
@@ -213,15 +215,16 @@ def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = Non
 
 
 def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Iterator[Check]:
-    """Check the current files of a model against those recorded in the case."""
+    """Check the current files of a model against those recorded in the case, by the rule of the case."""
     if not Path(model_folder(model)).is_dir():
         raise InputError(f"There is no model in {model}: name its run, or its Hugging Face folder.")
     try:
-        now = digest_model(model)
+        now = digest_model(model, after.rule)
+        digests, expected = weights_by_name(now), weights_by_name(after)
+        unsigned = list(_unsigned_files(model, Path(model_folder(model)), after.rule))
     except MedunlearnError as error:
         yield Check(model, "model", "model", "missing", str(error))
         return
-    digests, expected = weights_by_name(now), weights_by_name(after)
     if digests == weights_by_name(before) != expected:
         yield Check(model, "model", "model", "differs", "it is the model that went in: nothing was forgotten in it")
         return
@@ -234,6 +237,30 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
             yield Check(model, "model file", name, "ok")
     for name in digests.keys() - expected.keys():
         yield Check(model, "model file", name, "differs", "the case does not name it")
+    if after.rule != RULE:
+        why = (
+            "an older version wrote the case: it covers weights and some names at the top of the folder, no others"
+        )
+        yield Check(model, "fingerprint", after.fingerprint[:12], "not checked", why)
+    yield from unsigned
+
+
+def _unsigned_files(model: Path, folder: Path, rule: Literal[1, 2], prefix: str = "") -> Iterator[Check]:
+    """A check of every file, at any depth, that a fingerprint of this rule does not cover; also below the bases."""
+    covered = fingerprinted(folder, rule)
+    for name in (name for name, _ in files_below(folder) if name not in covered and name != LEDGER):
+        state: State = "orphan"
+        why = reason_left_out(name)
+        if is_weights_or_code(name):
+            state, why = "differs", "the case does not name it, and it can change what is computed"
+        elif why:
+            why = f"not signed: {why}"
+        else:
+            state, why = "not checked", "not signed: fingerprints of older versions did not cover it"
+        yield Check(model, "model file", prefix + name, state, why)
+    base = base_folder(folder)
+    if base is not None:
+        yield from _unsigned_files(model, base, rule, prefix + BASE)
 
 
 @dataclass(frozen=True)

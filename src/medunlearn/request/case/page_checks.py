@@ -7,7 +7,6 @@ of another version of the software cannot be rendered anew; its headline has to 
 from __future__ import annotations
 
 import hashlib
-import os
 from html.parser import HTMLParser
 from itertools import zip_longest
 
@@ -48,7 +47,7 @@ def compare_page(page: bytes, content: bytes, public_key: Ed25519PublicKey) -> t
         return "not checked", f"made by {maker}: it cannot be rendered anew; its headline is the verdict"
     for ours, its in zip_longest(_lines(expected), lines, fillvalue=""):
         if ours != its:
-            start = len(os.path.commonprefix([ours, its]))
+            start = next((place for place, pair in enumerate(zip(ours, its, strict=False)) if len({*pair}) > 1), 0)
             near = slice(max(0, start - 20), start + 60)
             return "differs", f"it says {its[near]!r} where the evidence gives {ours[near]!r}"
     return "differs", "its text is that of the evidence, and its markup or scripts are not"
