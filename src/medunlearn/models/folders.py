@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
-from medunlearn.input_files import regular_file
+from medunlearn.input_files import path_inside, regular_file
 from medunlearn.models.model_files import RULE, RULE_1, covered_files, is_weights_or_code
 
 Weights = Literal["fp32", "bf16", "fp16"]
@@ -200,11 +200,16 @@ def refuse_irregular(folder: Path) -> None:
 
     Raises:
         ModelError: a file that its fingerprint covers is a FIFO, a device, a link to a folder or a broken link, or
-            a file that libraries open by name is a folder.
+            a file that libraries open by name is a folder; or an index names weights outside of the folder.
     """
     named = (folder / name for name in (*RULE_1, MANIFEST))
     for path in (*named, *folder.glob("*.safetensors"), *covered_files(folder).values()):
         regular_file(path, ModelError)
+    for index in folder.glob("*.index.json"):
+        content = read_json(index)
+        shards = content.get("weight_map") if isinstance(content, dict) else None
+        for name in {*shards.values()} if isinstance(shards, dict) else ():
+            path_inside(folder, str(name), index, ModelError)
 
 
 def where(folder: Path) -> dict[str, Path]:

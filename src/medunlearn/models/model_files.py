@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 from medunlearn.data.leftovers import is_leftover
-from medunlearn.errors import InputError, ModelError
-from medunlearn.input_files import regular_file
 
 RULE: Literal[2] = 2
 """Rule by which fingerprints are made now."""
@@ -99,25 +97,3 @@ def covered_files(folder: Path) -> dict[str, Path]:
 def is_weights_or_code(name: str) -> bool:
     """True for a file that holds weights in any format, or code."""
     return name.casefold().endswith((*WEIGHTS, *CODE))
-
-
-def path_inside(folder: Path, name: str, source: object, error: type[InputError] = ModelError) -> Path:
-    """The file of a folder that another file names; it may lie below the folder, but not outside.
-
-    A link is followed. In a cache of the hub a snapshot's files are links to blobs beside it.
-
-    Args:
-        source: the file that has the name, for the message.
-
-    Raises:
-        InputError: the name is absolute, or leads out of the folder; or it is no regular file.
-    """
-    place, root = folder / name, folder.resolve()
-    roots = (root, root.parents[1] / "blobs") if root.parent.name == "snapshots" else (root,)
-    outside = os.path.isabs(name) or ".." in Path(name).parts or not name.strip("./")
-    if outside or not any(place.resolve().is_relative_to(allowed) for allowed in roots):
-        raise error(
-            f"{source} names {name!r}, which is not in {folder}: a file outside can change unnoticed. Put the file "
-            "into the folder, and write its name there."
-        )
-    return regular_file(place, error)

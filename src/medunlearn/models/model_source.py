@@ -27,7 +27,6 @@ from medunlearn.models.folders import (
     record_folder,
     refuse_irregular,
 )
-from medunlearn.models.model_files import path_inside
 from medunlearn.models.pretrained import check_model_folder
 from medunlearn.progress import progress
 
@@ -265,7 +264,7 @@ def _check_full(folder: Path) -> None:
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
         raise ModelError(f"{folder / INDEX} is broken: it has no weight_map. Copy the whole model again.")
     files = sorted(set(shards.values()))
-    missing = [name for name in files if not path_inside(folder, name, folder / INDEX).exists()]
+    missing = [name for name in files if not (folder / name).exists()]
     if missing:
         raise ModelError(
             f"{folder} lacks {len(missing)} of its {len(files)} files of weights: {first_few(missing)}. Copy the "

@@ -23,7 +23,6 @@ from transformers.core_model_loading import WeightConverter
 from medunlearn.data.storage import read_json
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.delta import StoredTensors
-from medunlearn.models.model_files import path_inside
 
 _IN_LAYERS = re.compile(r"\.\d+\.")
 INDEX = "model.safetensors.index.json"
@@ -131,8 +130,7 @@ def plain_name(name: str) -> str:
 def _files(folder: Path) -> dict[str, Path]:
     """Stored tensor name -> its safetensors file, among those that transformers selects in a folder."""
     if (folder / INDEX).exists() and not (folder / ONE_FILE).exists():
-        shards = read_json(folder / INDEX)["weight_map"]
-        return {name: path_inside(folder, file, folder / INDEX) for name, file in shards.items()}
+        return {name: folder / file for name, file in read_json(folder / INDEX)["weight_map"].items()}
     whole = [folder / ONE_FILE] if (folder / ONE_FILE).exists() else sorted(folder.glob("*.safetensors"))
     files = dict[str, Path]()
     for file in whole:

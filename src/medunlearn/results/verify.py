@@ -140,6 +140,8 @@ def _tables(folder: Path, record: RunRecord) -> Iterator[Check]:
 
 def _compare_hash(run: Path, what: str, path: Path, sha256: Any) -> Check:
     name = str(path.relative_to(run)) if path.is_relative_to(run) else str(path)
+    if what != "source" and (".." in Path(name).parts or Path(name).is_absolute()):
+        return Check(run, what, name, "differs", "its record names a file outside of the run")
     if not path.exists():
         return Check(run, what, name, "missing", "copy the run again, or repeat it")
     if sha256_of(path) != sha256:
