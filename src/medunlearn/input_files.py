@@ -57,7 +57,7 @@ def refuse_open_secret(path: Path) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise InputError(
-            f"{path} is open to others than its owner (mode {mode:03o}): whoever has it can take the owner's place. "
+            f"{path} is open to others than its owner (mode {mode:03o}); whoever has it takes the owner's place. "
             f"Close it: chmod 600 {path}. If others may have read it, make a new one."
         )
 

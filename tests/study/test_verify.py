@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from broken import scramble
+from pages import run_line
 
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
@@ -25,6 +26,7 @@ from medunlearn.models.load import load_model
 from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.record import record_digest
 from medunlearn.results.runs import Run, RunRecord
+from medunlearn.results.verify import Verification
 from medunlearn.study.presets import train_settings, unlearn_settings
 from medunlearn.study.train import train
 from medunlearn.study.unlearn import unlearn
@@ -289,6 +291,43 @@ def test_ids_of_a_tokenizer_that_were_swapped(evaluated: Run) -> None:
     assert ("model file", "model/tokenizer.json") in {
         (one.what, one.name) for one in mu.verify([evaluated.folder]).wrong
     }
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere"])
+def test_responses_outside_of_the_run_are_refused(evaluated: Run, name: str) -> None:
+    (record,) = evaluated.folder.glob("evaluations/*/run.json")
+    content = json.loads(record.read_text())
+    store = evaluated.folder / content["results"]["responses"]
+    elsewhere = Path(shutil.copytree(store, evaluated.folder.parent / "elsewhere"))
+    content["results"]["responses"] = name if name.startswith(".") else str(elsewhere)
+    record.write_text(json.dumps({**content, "digest": record_digest(content)}))
+    (wrong,) = mu.verify([evaluated.folder]).wrong
+    assert (wrong.what, "which is not in" in wrong.note) == ("responses", True)
+    with pytest.raises(InputError, match="which is not in"):
+        mu.score(evaluated, measures="em", allow_broken=True)
+
+
+def test_tables_outside_of_the_run_are_not_its_own(evaluated: Run) -> None:
+    content = json.loads((evaluated.folder / "run.json").read_text())
+    shutil.copy(evaluated.folder / "history.parquet", evaluated.folder.parent)
+    content["tables"]["../history.parquet"] = content["tables"]["history.parquet"]
+    (evaluated.folder / "run.json").write_text(json.dumps({**content, "digest": record_digest(content)}))
+    (wrong,) = mu.verify([evaluated.folder]).wrong
+    assert (wrong.name, "outside of the run" in wrong.note) == ("../history.parquet", True)
+
+
+def test_nothing_is_verified_where_nothing_was_checked(copy: Callable[..., Run]) -> None:
+    run = copy()
+    forget(run, "model_files", "tables")
+    path = run.folder / "run.json"
+    content = json.loads(path.read_text())
+    del content["inputs"]["benchmark"]
+    path.write_text(json.dumps(content))
+    verified = mu.verify([run.folder])
+    assert verified.wrong == []
+    assert not verified.ok
+    assert not Verification(()).ok
+    assert "Nothing could be checked" in run_line(f"medunlearn verify {run.folder}", code=1).output
 
 
 def test_no_run(tmp_path: Path) -> None:
