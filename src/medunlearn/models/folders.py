@@ -56,6 +56,7 @@ class Manifest:
         weights: type of the whole model when it was saved.
         changed: names of the tensors in ``delta.safetensors``, sorted.
         base_files: for a reference: the files of its base (:func:`file_facts`).
+        base_rule: rule of the base's fingerprint (:mod:`medunlearn.models.model_files`).
     """
 
     base: str
@@ -64,6 +65,7 @@ class Manifest:
     changed: list[str]
     format: int = FORMAT
     base_files: FileFacts | None = None
+    base_rule: int = 1
 
     def facts(self) -> dict[str, Any]:
         """The content of ``delta.json``."""
@@ -122,6 +124,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise ModelError(f"{folder / MANIFEST} is broken: a value has another type. {again}")
     if manifest.weights not in ("fp32", "bf16", "fp16"):
         raise ModelError(f"{folder / MANIFEST} is broken: weights is {manifest.weights!r}. {again}")
+    if manifest.base_rule not in (1, RULE):
+        raise ModelError(f"{folder / MANIFEST} is broken: base_rule is {manifest.base_rule!r}. {again}")
     if not _are_facts(manifest.base_files):
         raise ModelError(f"{folder / MANIFEST} is broken: base_files has an unknown format. {again}")
     if not (folder / TENSORS).exists():
@@ -137,12 +141,13 @@ def _are_facts(files: Any) -> bool:
     )
 
 
-def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Path]:
+def chain(folder: Path, *, check: bool = True, reread: bool = False, oldest_rule: int = 1) -> list[Path]:
     """The folders that a model consists of: the full one at the root first, ``folder`` itself last.
 
     Args:
         check: compare each base with the fingerprint that its delta recorded; this reads the whole root.
         reread: also read files whose size and time match a reference's record.
+        oldest_rule: oldest rule by which the base of ``folder`` itself may be known, whatever it says.
 
     Raises:
         ModelError: a base is missing or changed, or the chain is circular.
@@ -162,7 +167,8 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Pat
         if any(base.resolve() == other.resolve() for other in folders):
             raise ModelError(f'{delta} is its own base. Correct "base" in {delta / MANIFEST}.')
         recorded_facts = {} if reread else manifest.base_files
-        if check and not has_fingerprint(base, manifest.base_fingerprint, recorded_facts):
+        rule = max(manifest.base_rule, oldest_rule if delta == folder else 1)
+        if check and not has_fingerprint(base, manifest.base_fingerprint, recorded_facts, rule):
             if manifest.base_files is not None:
                 raise ModelError(_changed_base(folder, base, manifest.base_files))
             now = fingerprint(base, recorded_facts)
@@ -303,13 +309,20 @@ def fingerprinted(folder: Path, rule: int = RULE) -> dict[str, Path]:
     return {path.name: path for path in paths}
 
 
-def has_fingerprint(folder: Path, expected: str, recorded_facts: FileFacts | None = None) -> bool:
+def has_fingerprint(
+    folder: Path, expected: str, recorded_facts: FileFacts | None = None, oldest_rule: int = 1
+) -> bool:
     """True if a folder has a fingerprint, by today's rule or by that of older versions.
 
     An older one says nothing about files that rule 1 did not cover; with weights or code among them it is refused.
+
+    Args:
+        oldest_rule: 2 for a fingerprint that is known to be of today's rule.
     """
     if fingerprint(folder, recorded_facts) == expected:
         return True
+    if oldest_rule == RULE:
+        return False
     uncovered = covered_files(folder).keys() - fingerprinted(folder, 1).keys()
     is_older = bool(uncovered) and not any(map(is_weights_or_code, uncovered))
     return is_older and fingerprint(folder, recorded_facts, rule=1) == expected
@@ -414,10 +427,10 @@ def cached_file(hub_id: str, name: str) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
-def is_model(model: str, identity: str) -> bool:
+def is_model(model: str, identity: str, oldest_rule: int = 1) -> bool:
     """True if a model has a recorded identity (:func:`model_identity`), also one that an older version recorded."""
     folder = Path(model_folder(model))
-    return has_fingerprint(folder, identity) if folder.is_dir() else model == identity
+    return has_fingerprint(folder, identity, oldest_rule=oldest_rule) if folder.is_dir() else model == identity
 
 
 def model_identity(model: str) -> str:

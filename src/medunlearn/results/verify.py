@@ -30,7 +30,7 @@ from medunlearn.models.folders import (
     read_manifest,
     recorded_files,
 )
-from medunlearn.models.model_files import RULE_1, WEIGHTS, covered_files, is_weights_or_code
+from medunlearn.models.model_files import RULE, RULE_1, WEIGHTS, covered_files, is_weights_or_code
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.record import NOT_ITS_OWN
 from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
@@ -116,7 +116,7 @@ def _run_checks(run: Run) -> Iterator[Check]:
                 folder
             )
         if is_delta(folder / BASE):  # of an adopted adapter
-            yield _base(folder, folder / BASE)
+            yield _base(folder, folder / BASE, record)
             recorded_files |= {path for part in (BASE, COPY) for path in (folder / part).glob("*.safetensors")}
         yield from _dependencies(folder, record)
     for folder, record in records.items():
@@ -163,13 +163,13 @@ def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
         why = "its run did not make it" if is_known else "an older version recorded only some files"
         yield Check(folder, "model file", f"model/{name}", "differs" if is_known else "not recorded", why)
     if model.is_dir() and is_delta(model):
-        yield _base(folder, model)
+        yield _base(folder, model, record)
 
 
-def _base(folder: Path, model: Path) -> Check:
+def _base(folder: Path, model: Path, record: RunRecord) -> Check:
     base = str(model / read_manifest(model).base)
     try:
-        chain(model, reread=True)
+        chain(model, reread=True, oldest_rule=_oldest_rule(record))
     except MedunlearnError as error:
         return Check(folder, "base", base, "differs" if Path(base).is_dir() else "missing", str(error))
     return Check(folder, "base", base, "ok")
@@ -191,9 +191,9 @@ def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
         yield from _check_adoption(folder, record)
     elif lineage.start is not None and record.epoch is None:
         what = "base" if record.verb == "train" else "target"
-        yield _identical(folder, what, lineage.start, record.inputs.get("model"))
+        yield _identical(folder, what, lineage.start, record, "model")
     if lineage.reference is not None:
-        yield _identical(folder, "reference", lineage.reference, record.inputs.get("reference"))
+        yield _identical(folder, "reference", lineage.reference, record, "reference")
 
 
 def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
@@ -227,15 +227,21 @@ def _benchmark(folder: Path, where: str | None, fingerprint: str) -> Check:
     return Check(folder, "benchmark", where, "ok")
 
 
-def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
-    """Compare a model named by a run with its recorded fingerprint."""
+def _oldest_rule(record: RunRecord) -> int:
+    """Oldest rule of the fingerprints in a record: those of a record with a digest are of today's."""
+    return 1 if record.digest is None else RULE
+
+
+def _identical(folder: Path, what: str, model: str, record: RunRecord, name: str) -> Check:
+    """Compare a model named by a run with its recorded fingerprint, ``name`` of its inputs."""
+    identity = record.inputs.get(name)
     where = model_folder(_locate(folder, model))
     if not Path(where).is_dir():
         if identity == model:
             return Check(folder, what, model, "not checked", "made in memory, or of a hub")
         return Check(folder, what, model, "missing", "it is not where it was; only a delta needs it to be loaded")
     try:
-        is_same = has_fingerprint(Path(where), str(identity), {})
+        is_same = has_fingerprint(Path(where), str(identity), {}, _oldest_rule(record))
     except (InputError, OSError) as error:
         return Check(folder, what, model, "differs", str(error))
     if not is_same:
