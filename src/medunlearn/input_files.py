@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -45,6 +46,42 @@ def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
     if kind == stat.S_IFREG:
         return path
     raise error(f"{path} cannot be read: it is {_SPECIAL.get(kind, 'something else')}, not a file.")
+
+
+def refuse_open_secret(path: Path) -> None:
+    """Refuse the file of a key or a secret that others than its owner can read, or write to.
+
+    Raises:
+        InputError: names its mode.
+    """
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InputError(
+            f"{path} is open to others than its owner (mode {mode:03o}); whoever has it takes the owner's place. "
+            f"Close it: chmod 600 {path}. If others may have read it, make a new one."
+        )
+
+
+def path_inside(folder: Path, name: str, source: object, error: type[InputError] = InputError) -> Path:
+    """The path of a file in a folder, or below it, that another file names. Links are followed.
+
+    In a cache of the hub the files of a snapshot are links to blobs beside it.
+
+    Args:
+        source: the file that has the name, for the message.
+
+    Raises:
+        InputError: the name is absolute or leads out of the folder; of the type ``error``.
+    """
+    path, root = folder / name, folder.resolve()
+    roots = (root, root.parents[1] / "blobs") if root.parent.name == "snapshots" else (root,)
+    is_relative = not Path(name).is_absolute() and ".." not in Path(name).parts and "\0" not in name
+    if not is_relative or not any(path.resolve().is_relative_to(allowed) for allowed in roots):
+        raise error(
+            f"{source} names {name!r}, which is not in {folder}: a file outside can change unnoticed. Put the file "
+            "into the folder, and write its name there."
+        )
+    return path
 
 
 @contextmanager

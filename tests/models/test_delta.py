@@ -14,7 +14,7 @@ from torch import Tensor
 
 from medunlearn.errors import ModelError
 from medunlearn.models.delta import changed_tensors, save_delta
-from medunlearn.models.folders import fingerprint, stored_weights
+from medunlearn.models.folders import chain, fingerprint, stored_weights
 from medunlearn.models.load import load_model
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.tiny import build_tiny
@@ -180,3 +180,15 @@ class TestFingerprint:
         before = fingerprint(delta)
         (delta / "delta.json").write_text(json.dumps({**manifest, "base_fingerprint": "0" * 64}))
         assert fingerprint(delta) != before
+
+    def test_a_file_that_came_to_the_base_is_seen(self, base: Path, delta: Path) -> None:
+        (base / "added_tokens.json").write_text("{}")
+        with pytest.raises(ModelError, match="another model, or was changed"):
+            chain(delta)
+        manifest = json.loads((delta / "delta.json").read_text())
+        assert manifest.pop("base_rule") == 2
+        # A delta of an older version says nothing about it, but what was recorded later may.
+        (delta / "delta.json").write_text(json.dumps(manifest))
+        assert chain(delta) == [delta / manifest["base"], delta]
+        with pytest.raises(ModelError, match="another model, or was changed"):
+            chain(delta, oldest_rule=2)

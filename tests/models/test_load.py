@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import InputError, ModelError
-from medunlearn.models.folders import fingerprint
+from medunlearn.models.folders import fingerprint, has_fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.models.pretrained import pick_device
 from medunlearn.models.tiny import build_tiny
@@ -136,7 +136,7 @@ def test_a_device_that_is_not_there() -> None:
 
 class TestFingerprint:
     def test_equal_folders(self, saved: Path, folder: Path) -> None:
-        (folder / "notes.txt").write_text("mine")
+        (folder / "README.md").write_text("mine")
         assert fingerprint(folder) == fingerprint(saved)
 
     def test_one_weight(self, saved: Path, folder: Path) -> None:
@@ -151,6 +151,26 @@ class TestFingerprint:
     def test_everything_that_changes_what_it_says(self, saved: Path, folder: Path, name: str) -> None:
         (folder / name).write_text((folder / name).read_text() + " ")
         assert fingerprint(folder) != fingerprint(saved)
+
+    @pytest.mark.parametrize(
+        "name", ["added_tokens.json", "old/model.safetensors", "pytorch_model.bin", "modeling_own.py", "readme.py"]
+    )
+    def test_files_that_nobody_thought_of(self, saved: Path, folder: Path, name: str) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+        assert fingerprint(folder) != fingerprint(saved)
+        assert fingerprint(folder, rule=1) == fingerprint(saved)
+
+    def test_those_of_older_versions_hold_beside_settings_that_they_did_not_cover(
+        self, saved: Path, folder: Path
+    ) -> None:
+        recorded = fingerprint(saved)
+        assert recorded == fingerprint(saved, rule=1)
+        (folder / "model.safetensors.index.json").write_text("{}")
+        assert has_fingerprint(folder, recorded)
+        assert not has_fingerprint(folder, "0" * 64)
+        (folder / "pytorch_model.bin").write_text("old")
+        assert not has_fingerprint(folder, recorded)
 
 
 class TestTiny:

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from broken import scramble
+from pages import run_line
 
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
@@ -23,7 +24,9 @@ from medunlearn.models import folders
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.probes.evaluate import evaluate_one
-from medunlearn.results.runs import Run
+from medunlearn.results.record import record_digest
+from medunlearn.results.runs import Run, RunRecord
+from medunlearn.results.verify import Verification
 from medunlearn.study.presets import train_settings, unlearn_settings
 from medunlearn.study.train import train
 from medunlearn.study.unlearn import unlearn
@@ -87,12 +90,11 @@ class TestLoading:
         }
 
 
-def forget(run: Run, field: str) -> None:
-    """Take a field out of ``run.json``."""
+def forget(run: Run, *fields: str) -> None:
+    """Take fields out of ``run.json``, and the digest, which older versions did not write either."""
     path = run.folder / "run.json"
     content = json.loads(path.read_text())
-    del content[field]
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps({name: value for name, value in content.items() if name not in (*fields, "digest")}))
 
 
 def states(run: Run) -> dict[str, set[str]]:
@@ -117,7 +119,8 @@ def evaluated(original: Path, tmp_path: Path) -> Run:
     """A copy of the evaluated run and of its benchmark, which its records name."""
     own = Path(shutil.copytree(original, tmp_path / "own"))
     for record in own.rglob("run.json"):
-        record.write_text(record.read_text().replace(str(original), str(own)))
+        content = json.loads(record.read_text().replace(str(original), str(own)))
+        record.write_text(json.dumps({**content, "digest": record_digest(content)}))
     return Run.open(own / "run")
 
 
@@ -125,6 +128,7 @@ def test_a_run_that_is_as_it_was(evaluated: Run) -> None:
     verified = mu.verify([evaluated.folder])
     assert verified.wrong == []
     assert states(evaluated) == {
+        "record": {"ok"},
         "weights": {"ok"},
         "model file": {"ok"},
         "table": {"ok"},
@@ -224,12 +228,106 @@ def test_orphans(evaluated: Run) -> None:
 
 
 def test_an_older_run_says_what_it_did_not_record(evaluated: Run) -> None:
-    for field in ("model_files", "tables"):
-        forget(evaluated, field)
+    forget(evaluated, "model_files", "tables")
     verified = mu.verify([evaluated.folder])
     assert verified.wrong == []
     found = {(one.what, one.state) for one in verified.checks if one.run == evaluated.folder}
-    assert {("weights", "not recorded"), ("table", "not recorded")} <= found
+    assert {("weights", "not recorded"), ("table", "not recorded"), ("record", "not recorded")} <= found
+    (note,) = (one.note for one in verified.checks if one.what == "record" and one.state == "not recorded")
+    assert note.startswith("not covered")
+    # It writes no digest of what it did not see.
+    RunRecord.read(evaluated.folder).write(evaluated.folder)
+    assert "digest" not in json.loads((evaluated.folder / "run.json").read_text())
+
+
+@pytest.mark.parametrize("path", [("config", "lr"), ("config", "epochs"), ("results", "steps"), ("label",)])
+def test_a_record_that_was_changed_by_hand(evaluated: Run, path: tuple[str, ...]) -> None:
+    file = evaluated.folder / "run.json"
+    content = json.loads(file.read_text())
+    place = content
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = 77 if path != ("label",) else "another"
+    file.write_text(json.dumps(content))
+    wrong = [one for one in mu.verify([evaluated.folder]).wrong if one.what == "record"]
+    assert [(one.run, one.state) for one in wrong] == [(evaluated.folder, "differs")]
+    # What writes the record later does not cover up for it.
+    RunRecord.read(evaluated.folder).write(evaluated.folder)
+    assert any(one.what == "record" for one in mu.verify([evaluated.folder]).wrong)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["old/model.safetensors", "pytorch_model.bin", "more.gguf", "modeling_own.py", "added_tokens.json", "x.pt"],
+)
+def test_a_file_that_the_run_did_not_make(evaluated: Run, name: str) -> None:
+    before = fingerprint(evaluated.model)
+    (evaluated.model / name).parent.mkdir(exist_ok=True)
+    (evaluated.model / name).write_text("{}")
+    assert fingerprint(evaluated.model) != before
+    wrong = {(one.what, one.name) for one in mu.verify([evaluated.folder]).wrong}
+    assert ("model file", f"model/{name}") in wrong
+
+
+def test_a_run_of_an_older_version_lacks_settings_of_its_model(evaluated: Run) -> None:
+    """It recorded some names alone; weights and code that it did not write are wrong all the same."""
+    forget(evaluated)
+    for name in ("added_tokens.json", "old.bin"):
+        (evaluated.model / name).write_text("{}")
+    states = {one.name: one.state for one in mu.verify([evaluated.folder]).checks if one.what == "model file"}
+    assert (states["model/added_tokens.json"], states["model/old.bin"]) == ("not recorded", "differs")
+
+
+def test_ids_of_a_tokenizer_that_were_swapped(evaluated: Run) -> None:
+    """Also by somebody who puts the file's time back."""
+    path = evaluated.model / "tokenizer.json"
+    time, content = path.stat().st_mtime_ns, json.loads(path.read_text())
+    words = content["model"]["vocab"]
+    first, second = [word for word, number in words.items() if 20 <= number < 22]
+    words[first], words[second] = words[second], words[first]
+    size = path.stat().st_size
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2).ljust(size))
+    os.utime(path, ns=(time, time))
+    assert ("model file", "model/tokenizer.json") in {
+        (one.what, one.name) for one in mu.verify([evaluated.folder]).wrong
+    }
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere"])
+def test_responses_outside_of_the_run_are_refused(evaluated: Run, name: str) -> None:
+    (record,) = evaluated.folder.glob("evaluations/*/run.json")
+    content = json.loads(record.read_text())
+    store = evaluated.folder / content["results"]["responses"]
+    elsewhere = Path(shutil.copytree(store, evaluated.folder.parent / "elsewhere"))
+    content["results"]["responses"] = name if name.startswith(".") else str(elsewhere)
+    record.write_text(json.dumps({**content, "digest": record_digest(content)}))
+    (wrong,) = mu.verify([evaluated.folder]).wrong
+    assert (wrong.what, "which is not in" in wrong.note) == ("responses", True)
+    with pytest.raises(InputError, match="which is not in"):
+        mu.score(evaluated, measures="em", allow_broken=True)
+
+
+def test_tables_outside_of_the_run_are_not_its_own(evaluated: Run) -> None:
+    content = json.loads((evaluated.folder / "run.json").read_text())
+    shutil.copy(evaluated.folder / "history.parquet", evaluated.folder.parent)
+    content["tables"]["../history.parquet"] = content["tables"]["history.parquet"]
+    (evaluated.folder / "run.json").write_text(json.dumps({**content, "digest": record_digest(content)}))
+    (wrong,) = mu.verify([evaluated.folder]).wrong
+    assert (wrong.name, "outside of the run" in wrong.note) == ("../history.parquet", True)
+
+
+def test_nothing_is_verified_where_nothing_was_checked(copy: Callable[..., Run]) -> None:
+    run = copy()
+    forget(run, "model_files", "tables")
+    path = run.folder / "run.json"
+    content = json.loads(path.read_text())
+    del content["inputs"]["benchmark"]
+    path.write_text(json.dumps(content))
+    verified = mu.verify([run.folder])
+    assert verified.wrong == []
+    assert not verified.ok
+    assert not Verification(()).ok
+    assert "Nothing could be checked" in run_line(f"medunlearn verify {run.folder}", code=1).output
 
 
 def test_no_run(tmp_path: Path) -> None:

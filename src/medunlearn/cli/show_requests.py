@@ -84,15 +84,19 @@ def _show_checks(result: Any, output: Output) -> None:
     """Print the checks of a run's files and inputs, one line per check.
 
     Raises:
-        MedunlearnError: something differs or is missing.
+        MedunlearnError: something differs or is missing, or nothing could be checked.
     """
-    if not output.data(lambda: {"ok": not result.wrong, "checks": records(result.table())}):
+    if not output.data(lambda: {"ok": result.ok, "checks": records(result.table())}):
         for folder, part in result.table().groupby("run", sort=False):
             output.frame(folder, part, ("what", "name", "state", "note"))
         counts = Counter(check.state for check in result.checks)
         output.line(", ".join(f"{number:,} {state}" for state, number in counts.items()))
     if result.wrong:
         raise MedunlearnError(f"{len(result.wrong)} of {len(result.checks)} checks failed: {result.wrong[0]}")
+    if not result.ok:
+        raise MedunlearnError(
+            "Nothing could be checked, so nothing is verified. The notes above say what is missing."
+        )
 
 
 def case_key(result: Any, output: Output) -> None:

@@ -34,6 +34,7 @@ from medunlearn.models.folders import (
     where,
 )
 from medunlearn.models.low_rank import LowRank, read_low_rank
+from medunlearn.models.model_files import RULE
 
 LARGEST_SHARE = 0.5  # of the model's bytes; from there on a full folder is saved
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -171,7 +172,7 @@ def delta_manifest(base: Path, folder: Path, tensors: Iterable[Tensor], changed:
     """The ``delta.json`` of a model with these tensors, of which ``changed`` differ from the base."""
     kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
-    return Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed))
+    return Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed), base_rule=RULE)
 
 
 def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | None = None) -> Manifest:
@@ -186,7 +187,8 @@ def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | Non
         StorageError: the disk refused.
     """
     pointer = str(base.resolve() if at is None else at)
-    manifest = Manifest(pointer, fingerprint(base, files), stored_weights(base), [], base_files=files)
+    identity, weights = fingerprint(base, files), stored_weights(base)
+    manifest = Manifest(pointer, identity, weights, [], base_files=files, base_rule=RULE)
     with atomic_files(folder / TENSORS, folder / MANIFEST) as (tensors_part, manifest_part):
         save_file({}, tensors_part, metadata={"format": "pt"})
         manifest_part.write_bytes(json_bytes(manifest.facts()))

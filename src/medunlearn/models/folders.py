@@ -17,7 +17,7 @@ A *reference* is a delta without tensors: it refers to a model in another folder
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,8 @@ from safetensors import SafetensorError, safe_open
 
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
-from medunlearn.input_files import regular_file
+from medunlearn.input_files import path_inside, regular_file
+from medunlearn.models.model_files import RULE, RULE_1, covered_files, is_weights_or_code
 
 Weights = Literal["fp32", "bf16", "fp16"]
 MANIFEST = "delta.json"
@@ -42,23 +43,8 @@ BASE, COPY = "base", "weights"
 """Of the run of an adopted adapter: what it stands on, and the copy of that, where there is one."""
 _NARROW: dict[frozenset[str], Weights] = {frozenset({"BF16"}): "bf16", frozenset({"F16"}): "fp16"}
 
-# What decides over a model's answers besides its weights.
-_TELLING = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "preprocessor_config.json",
-    "processor_config.json",
-    ADAPTER,
-)
 FileFacts = Mapping[str, Mapping[str, Any]]
-"""File name -> ``sha256``, ``size`` and ``mtime_ns``."""
+"""Name of a file relative to its folder -> ``sha256``, ``size`` and ``mtime_ns``."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +56,7 @@ class Manifest:
         weights: type of the whole model when it was saved.
         changed: names of the tensors in ``delta.safetensors``, sorted.
         base_files: for a reference: the files of its base (:func:`file_facts`).
+        base_rule: rule of the base's fingerprint (:mod:`medunlearn.models.model_files`).
     """
 
     base: str
@@ -78,6 +65,7 @@ class Manifest:
     changed: list[str]
     format: int = FORMAT
     base_files: FileFacts | None = None
+    base_rule: int = 1
 
     def facts(self) -> dict[str, Any]:
         """The content of ``delta.json``."""
@@ -136,6 +124,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise ModelError(f"{folder / MANIFEST} is broken: a value has another type. {again}")
     if manifest.weights not in ("fp32", "bf16", "fp16"):
         raise ModelError(f"{folder / MANIFEST} is broken: weights is {manifest.weights!r}. {again}")
+    if manifest.base_rule not in (1, RULE):
+        raise ModelError(f"{folder / MANIFEST} is broken: base_rule is {manifest.base_rule!r}. {again}")
     if not _are_facts(manifest.base_files):
         raise ModelError(f"{folder / MANIFEST} is broken: base_files has an unknown format. {again}")
     if not (folder / TENSORS).exists():
@@ -151,12 +141,13 @@ def _are_facts(files: Any) -> bool:
     )
 
 
-def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Path]:
+def chain(folder: Path, *, check: bool = True, reread: bool = False, oldest_rule: int = 1) -> list[Path]:
     """The folders that a model consists of: the full one at the root first, ``folder`` itself last.
 
     Args:
         check: compare each base with the fingerprint that its delta recorded; this reads the whole root.
         reread: also read files whose size and time match a reference's record.
+        oldest_rule: oldest rule by which the base of ``folder`` itself may be known, whatever it says.
 
     Raises:
         ModelError: a base is missing or changed, or the chain is circular.
@@ -176,9 +167,11 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Pat
         if any(base.resolve() == other.resolve() for other in folders):
             raise ModelError(f'{delta} is its own base. Correct "base" in {delta / MANIFEST}.')
         recorded_facts = {} if reread else manifest.base_files
-        if check and (now := fingerprint(base, recorded_facts)) != manifest.base_fingerprint:
+        rule = max(manifest.base_rule, oldest_rule if delta == folder else 1)
+        if check and not has_fingerprint(base, manifest.base_fingerprint, recorded_facts, rule):
             if manifest.base_files is not None:
                 raise ModelError(_changed_base(folder, base, manifest.base_files))
+            now = fingerprint(base, recorded_facts)
             raise ModelError(
                 f"{delta} was made from a base with fingerprint {manifest.base_fingerprint}, but {base} has "
                 f"{now}: it is another model, or was changed. Restore that base, or write the folder of the "
@@ -191,7 +184,7 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Pat
 
 def _changed_base(folder: Path, base: Path, recorded: FileFacts) -> str:
     """The error for a reference whose base is no longer the adopted model; names the changed files."""
-    now = {path.name: path for path in telling_files(base)}
+    now = covered_files(base)
     missing = [f"{name} is missing" for name in recorded if name not in now]
     new = [f"{name} is new" for name in now if name not in recorded]
     other = [
@@ -212,11 +205,17 @@ def refuse_irregular(folder: Path) -> None:
     """Refuse a model folder with files that cannot be read completely, before a library opens one.
 
     Raises:
-        ModelError: a file that affects answers is a FIFO, a device, a folder or a broken link.
+        ModelError: a file that its fingerprint covers is a FIFO, a device, a link to a folder or a broken link, or
+            a file that libraries open by name is a folder; or an index names weights outside of the folder.
     """
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.suffix == ".safetensors" or path.name in (*_TELLING, MANIFEST, ADAPTER):
-            regular_file(path, ModelError)
+    named = (folder / name for name in (*RULE_1, MANIFEST))
+    for path in (*named, *folder.glob("*.safetensors"), *covered_files(folder).values()):
+        regular_file(path, ModelError)
+    for index in folder.glob("*.index.json"):
+        content = read_json(index)
+        shards = content.get("weight_map") if isinstance(content, dict) else None
+        for name in {*shards.values()} if isinstance(shards, dict) else ():
+            path_inside(folder, str(name), index, ModelError)
 
 
 def where(folder: Path) -> dict[str, Path]:
@@ -268,28 +267,65 @@ def stored_weights(folder: Path) -> Weights:
     return _NARROW.get(frozenset(kinds), "fp32")
 
 
-def fingerprint(folder: Path, recorded_facts: FileFacts | None = None) -> str:
+def fingerprint(folder: Path, recorded_facts: FileFacts | None = None, *, rule: int = RULE) -> str:
     """SHA-256 over everything that affects a model's answers: equal fingerprints mean equal models.
 
-    For a full folder: its configuration, weights and tokenizer. For a delta: its base's recorded fingerprint and
-    its tensors, so it is computed without the base, and does not change when the base is moved; loading checks that
-    the base still has that fingerprint. For an adapter: its own files and its base's fingerprint, or the base's
-    name if it is not a folder. A file with the size and time recorded by its run is not read again.
+    It covers all files of the folder but a few (:mod:`medunlearn.models.model_files`). For a delta: also its base's
+    recorded fingerprint, so it is computed without the base, and does not change when the base is moved; loading
+    checks that the base still has that fingerprint. For an adapter: also its base's fingerprint, or the base's name
+    if it is not a folder. A file with the size and time recorded by its run is not read again.
 
     Args:
         recorded_facts: facts on a full folder's files to use instead of those recorded by its run.
+        rule: 1 for the fingerprint that older versions made.
     """
+    recorded = recorded_files(folder) if recorded_facts is None else recorded_facts
+    digests = {name: _known_sha256(name, path, recorded) for name, path in fingerprinted(folder, rule).items()}
     if is_adapter(folder):
         base = adapter_base(folder)
-        under = fingerprint(Path(base)) if Path(base).is_dir() else base
-        return sha256_of_json(
-            ["adapter", under, *(sha256_of(folder / name) for name in (ADAPTER, ADAPTER_TENSORS))]
-        )
+        under = fingerprint(Path(base), rule=rule) if Path(base).is_dir() else base
+        own = [sha256_of(folder / name) for name in (ADAPTER, ADAPTER_TENSORS)]
+        return _fingerprint_of("adapter", under, own, digests, (ADAPTER, ADAPTER_TENSORS))
     if is_delta(folder):
-        tensors = _known_sha256(folder / TENSORS, recorded_files(folder))
-        return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, tensors])
-    recorded = recorded_files(folder) if recorded_facts is None else recorded_facts
-    return sha256_of_json([(path.name, _known_sha256(path, recorded)) for path in telling_files(folder)])
+        own = [digests[TENSORS]]
+        return _fingerprint_of("delta", read_manifest(folder).base_fingerprint, own, digests, (TENSORS,))
+    return sha256_of_json([*digests.items()])
+
+
+def _fingerprint_of(
+    form: str, base: str, own: Sequence[str], digests: Mapping[str, str], names: Collection[str]
+) -> str:
+    """Fingerprint of a delta or an adapter: of its base, its own files, and others that lie beside them."""
+    others = [item for item in digests.items() if item[0] not in names]
+    return sha256_of_json([form, base, *own, *([others] if others else [])])
+
+
+def fingerprinted(folder: Path, rule: int = RULE) -> dict[str, Path]:
+    """Relative name -> path of the files that a fingerprint covers, by name; without those of a base."""
+    if rule == RULE:
+        return covered_files(folder)
+    names = (ADAPTER, ADAPTER_TENSORS)
+    paths = [folder / name for name in names] if is_adapter(folder) else telling_files(folder)
+    return {path.name: path for path in paths}
+
+
+def has_fingerprint(
+    folder: Path, expected: str, recorded_facts: FileFacts | None = None, oldest_rule: int = 1
+) -> bool:
+    """True if a folder has a fingerprint, by today's rule or by that of older versions.
+
+    An older one says nothing about files that rule 1 did not cover; with weights or code among them it is refused.
+
+    Args:
+        oldest_rule: 2 for a fingerprint that is known to be of today's rule.
+    """
+    if fingerprint(folder, recorded_facts) == expected:
+        return True
+    if oldest_rule == RULE:
+        return False
+    uncovered = covered_files(folder).keys() - fingerprinted(folder, 1).keys()
+    is_older = bool(uncovered) and not any(map(is_weights_or_code, uncovered))
+    return is_older and fingerprint(folder, recorded_facts, rule=1) == expected
 
 
 def vocabulary_fingerprint(folder: Path) -> str | None:
@@ -302,22 +338,22 @@ def vocabulary_fingerprint(folder: Path) -> str | None:
 
 
 def telling_files(folder: Path) -> list[Path]:
-    """Files of a full folder, a delta or an adapter that affect the model's answers, by name."""
+    """Files of a full folder, a delta or an adapter that this software computes with, by name."""
     if is_delta(folder):
         return [folder / TENSORS]
-    return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
+    return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in RULE_1)
 
 
 def file_facts(folder: Path, advance: Callable[[int], None] = lambda size: None) -> dict[str, dict[str, Any]]:
-    """For each file that affects a model's answers: SHA-256, size, and time of the last change.
+    """For each file that the fingerprint covers: SHA-256, size, and time of the last change.
 
     Args:
         advance: called with the size of each file when it is done.
     """
     facts = {}
-    for path in telling_files(folder):
+    for name, path in covered_files(folder).items():
         state = path.stat()
-        facts[path.name] = {"sha256": sha256_of(path), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
+        facts[name] = {"sha256": sha256_of(path), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
         advance(state.st_size)
     return facts
 
@@ -339,8 +375,8 @@ def _is_untouched(path: Path, facts: Mapping[str, Any]) -> bool:
     return (state.st_size, state.st_mtime_ns) == (facts.get("size"), facts.get("mtime_ns"))
 
 
-def _known_sha256(path: Path, recorded: FileFacts) -> str:
-    facts = recorded.get(path.name)
+def _known_sha256(name: str, path: Path, recorded: FileFacts) -> str:
+    facts = recorded.get(name)
     return str(facts["sha256"]) if facts and _is_untouched(path, facts) else sha256_of(path)
 
 
@@ -389,6 +425,12 @@ def cached_file(hub_id: str, name: str) -> Path | None:
     except ValueError:  # it has not the form of an id
         return None
     return Path(path) if isinstance(path, str) else None
+
+
+def is_model(model: str, identity: str, oldest_rule: int = 1) -> bool:
+    """True if a model has a recorded identity (:func:`model_identity`), also one that an older version recorded."""
+    folder = Path(model_folder(model))
+    return has_fingerprint(folder, identity, oldest_rule=oldest_rule) if folder.is_dir() else model == identity
 
 
 def model_identity(model: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -277,7 +277,7 @@ def files_needed(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
 
 
-def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -> None:
+def copy_model_files(paths: Collection[Path], copy: Path, *, quiet: bool = True) -> None:
     """Copy files into a folder, each atomically, readable only by their owner."""
     with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
         for path in paths:

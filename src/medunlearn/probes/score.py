@@ -231,7 +231,7 @@ def _stored_items(
     order = {name: place for place, name in enumerate(evaluated.questions["question_id"])}
     questions = [question for question in benchmark.questions if question.question_id in order]
     questions.sort(key=lambda question: order[question.question_id])
-    folder = evaluated.run.folder / evaluated.record.info.results["responses"]
+    folder = evaluated.responses_folder
     stored = ResponseStore.read_complete(folder)
     responses = {name: response for (name, _, sample), response in stored.items() if not sample}
     missing = [question.question_id for question in questions if question.question_id not in responses]

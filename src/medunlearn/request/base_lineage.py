@@ -11,7 +11,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import forget_records
 from medunlearn.data.lineage import read_lineage
 from medunlearn.errors import InputError
-from medunlearn.models.folders import model_identity, record_folder
+from medunlearn.models.folders import is_model, record_folder
+from medunlearn.models.model_files import RULE
 from medunlearn.results.runs import Run, RunRecord
 
 BaseLineage = Literal["made in memory", "recorded", "stated"]
@@ -33,7 +34,7 @@ def base_lineage(
             f"The base of {run.folder} is not at {base}. Move it back, or run the command in the folder where the "
             "training was started."
         )
-    if model_identity(base) != run.info.inputs["model"]:
+    if not is_model(base, run.info.inputs["model"], 1 if run.info.digest is None else RULE):
         raise InputError(
             f"The base {base} has changed since {run.folder} was trained from it. Restore the original."
         )

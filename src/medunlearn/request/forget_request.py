@@ -22,6 +22,7 @@ from medunlearn.errors import InputError
 from medunlearn.models.shape import shape_of
 from medunlearn.request.case.case_folder import CaseFolder, is_case
 from medunlearn.request.case.ledger import RequestLedger, read_ledger
+from medunlearn.request.case.ledger_checks import refuse_lost_requests
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.case.signing_keys import check_model_key
 from medunlearn.request.exact_deletion import ExactPlan, plan_request, trained_run
@@ -84,13 +85,16 @@ class ForgetRequest:
         Raises:
             ConfigError: every mistake in settings of `unlearn`.
             UnknownNameError: no such method, or no such attack.
-            InputError: no owner's secret; a case with other settings; an exact deletion of a model without a
-                training run; no usable key to sign the model.
+            InputError: no owner's secret; a ledger that was removed, shortened or rewritten; a case with other
+                settings; an exact deletion of a model without a training run; no usable key to sign the model.
             ModelError: no retrained model in the folder given for it.
         """
         settings = with_battery(settings)  # its names, as the case records them
         secret = OwnerSecret.beside(settings.key)
-        ledger = read_ledger(Path(model)) if Path(model).is_dir() else RequestLedger()
+        ledger = RequestLedger()
+        if Path(model).is_dir():
+            ledger = read_ledger(Path(model))
+            refuse_lost_requests(ledger, Path(model), [out.absolute().parent])
         request = ForgetRequest(str(model), Path(notes), settings, out, secret, ledger, **how)
         if is_case(out) and not planned:
             request._refuse_other_settings()

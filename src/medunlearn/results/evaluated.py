@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,13 +16,14 @@ from medunlearn.data.records import RECORD
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
+from medunlearn.input_files import path_inside
 from medunlearn.models.ancestry import model_use
 from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import summarize_control
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import FILE, Run
 from medunlearn.results.scores import read_scores
 from medunlearn.results.summary import EVALUATION, NUMBERS, compare, summarize
 
@@ -150,8 +152,14 @@ class Evaluated:
     @cached_property
     def responses(self) -> dict[str, Response]:
         """The model's responses by question id."""
-        folder = self.run.folder / self.record.info.results["responses"]
-        return {question: response for (question, _, _), response in ResponseStore.read_complete(folder).items()}
+        stored = ResponseStore.read_complete(self.responses_folder)
+        return {question: response for (question, _, _), response in stored.items()}
+
+    @property
+    def responses_folder(self) -> Path:
+        """Folder of the stored responses. Raises InputError if its record names one outside of the run."""
+        name = str(self.record.info.results["responses"])
+        return path_inside(self.run.folder, name, self.record.folder / FILE)
 
 
 @dataclass(frozen=True)

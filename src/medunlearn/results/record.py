@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.lineage import CHANGED, DataUse, run_lineage
-from medunlearn.data.storage import read_json, sha256_of, write_json
+from medunlearn.data.storage import json_bytes, read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import InputError
 
 FILE = "run.json"
@@ -29,6 +30,16 @@ _RESULTS: Mapping[str, type | tuple[type, ...]] = {
     "responses": (str, int),
 }
 _NEEDED = ("verb", "label", "key", "config", "inputs", "results")
+
+
+NOT_ITS_OWN = "not its own"
+"""Digest of a record that something else has changed; later writes keep it."""
+
+
+def record_digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the content of ``run.json`` but the digest itself; it holds those of tables and model files."""
+    facts = {name: value for name, value in content.items() if name != "digest"}
+    return sha256_of_json(json.loads(json_bytes(facts)))
 
 
 class StoredFacts(dict[str, Any]):
@@ -66,6 +77,7 @@ class RunRecord:
         texts: fingerprint of the model's training texts (:attr:`Benchmark.texts_fingerprint`).
         model_files: for each file that affects the model's answers: ``sha256``, ``size``, ``mtime_ns``.
         tables: SHA-256 of each table in the folder.
+        digest: of everything else in a complete record (:func:`record_digest`); None: an older version wrote it.
     """
 
     verb: str = ""
@@ -89,6 +101,7 @@ class RunRecord:
     texts: str | None = None
     model_files: Mapping[str, Mapping[str, Any]] | None = None
     tables: Mapping[str, str] | None = None
+    digest: str | None = None
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> RunRecord:
@@ -110,6 +123,8 @@ class RunRecord:
         if problems := dict.fromkeys(_problems(content)):
             raise InputError(f"{folder / FILE}: {'; '.join(problems)}. {CHANGED}")
         record = RunRecord.of(StoredFacts.of(content, str(folder / FILE)))
+        if record.digest is not None and record.digest != record_digest(content):
+            record.digest = NOT_ITS_OWN
         if record.schema != SCHEMA and record.status:
             raise InputError(
                 f"Another version of medunlearn wrote {folder} (run schema {record.schema}, not {SCHEMA}). "
@@ -122,8 +137,11 @@ class RunRecord:
         write_json(folder / FILE, self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
-        """The content of ``run.json``."""
-        return {name: self[name] for name in self if self[name] is not None}
+        """The content of ``run.json``; a digest is computed anew, unless the file was changed by others."""
+        facts = {name: self[name] for name in self if self[name] is not None}
+        if self.digest not in (None, NOT_ITS_OWN):
+            facts["digest"] = record_digest(facts)
+        return facts
 
     def with_tables(self, folder: Path) -> RunRecord:
         """The same record with the hashes of the folder's current tables."""

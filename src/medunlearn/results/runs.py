@@ -317,6 +317,7 @@ class Recording:
         self.info.peak_memory_bytes = max(
             [memory.bytes(), *(stage["peak_memory_bytes"] for stage in self.info.stages.values())]
         )
+        self.info.digest = ""  # computed when it is written
         self._write_lineage()
         self._write()
 

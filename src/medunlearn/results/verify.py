@@ -24,14 +24,15 @@ from medunlearn.models.folders import (
     MODEL,
     RECORD,
     chain,
+    has_fingerprint,
     is_delta,
     model_folder,
-    model_identity,
     read_manifest,
     recorded_files,
-    telling_files,
 )
+from medunlearn.models.model_files import RULE, RULE_1, WEIGHTS, covered_files, is_weights_or_code
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.record import NOT_ITS_OWN
 from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
 
 State = Literal["ok", "differs", "missing", "not complete", "not recorded", "not checked", "orphan"]
@@ -70,8 +71,13 @@ class Verification:
 
     @property
     def wrong(self) -> list[Check]:
-        """Sentences on differing or missing items."""
+        """Checks of differing or missing items."""
         return [check for check in self.checks if check.state in WRONG]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing differs or is missing, and something was checked."""
+        return not self.wrong and any(check.state == "ok" for check in self.checks)
 
     def table(self) -> pd.DataFrame:
         """One row per check: run, what, name, state, note."""
@@ -95,6 +101,14 @@ def _run_checks(run: Run) -> Iterator[Check]:
         recorded_files |= {folder / RECORD, *(folder / name for name in record.tables or ())}
         if not record.complete:
             yield Check(folder, "record", RECORD, "not complete", f"it is {record.status}: give its command again")
+        elif record.digest is None:
+            yield Check(
+                folder, "record", RECORD, "not recorded", "not covered: an older version wrote no digest of it"
+            )
+        elif record.digest == NOT_ITS_OWN:
+            yield Check(folder, "record", RECORD, "differs", "its settings or results were changed after its run")
+        else:
+            yield Check(folder, "record", RECORD, "ok")
         yield from _tables(folder, record)
         if (folder / "model").is_dir() or record.model_files:
             yield from _model(folder, record)
@@ -102,7 +116,7 @@ def _run_checks(run: Run) -> Iterator[Check]:
                 folder
             )
         if is_delta(folder / BASE):  # of an adopted adapter
-            yield _base(folder, folder / BASE)
+            yield _base(folder, folder / BASE, record)
             recorded_files |= {path for part in (BASE, COPY) for path in (folder / part).glob("*.safetensors")}
         yield from _dependencies(folder, record)
     for folder, record in records.items():
@@ -126,6 +140,8 @@ def _tables(folder: Path, record: RunRecord) -> Iterator[Check]:
 
 def _compare_hash(run: Path, what: str, path: Path, sha256: Any) -> Check:
     name = str(path.relative_to(run)) if path.is_relative_to(run) else str(path)
+    if what != "source" and (".." in Path(name).parts or Path(name).is_absolute()):
+        return Check(run, what, name, "differs", "its record names a file outside of the run")
     if not path.exists():
         return Check(run, what, name, "missing", "copy the run again, or repeat it")
     if sha256_of(path) != sha256:
@@ -141,17 +157,19 @@ def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
     for name, facts in files.items():
         what = "weights" if name.endswith(".safetensors") else "model file"
         yield _compare_hash(folder, what, model / name, facts["sha256"])
-    for path in telling_files(model) if model.is_dir() else ():
-        if path.name not in files:
-            yield Check(folder, "model file", f"model/{path.name}", "differs", "its run did not make it")
+    for name in covered_files(model).keys() - files.keys():
+        # Older versions recorded only some of the files that they wrote.
+        is_known = record.digest is not None or is_weights_or_code(name) or name in RULE_1
+        why = "its run did not make it" if is_known else "an older version recorded only some files"
+        yield Check(folder, "model file", f"model/{name}", "differs" if is_known else "not recorded", why)
     if model.is_dir() and is_delta(model):
-        yield _base(folder, model)
+        yield _base(folder, model, record)
 
 
-def _base(folder: Path, model: Path) -> Check:
+def _base(folder: Path, model: Path, record: RunRecord) -> Check:
     base = str(model / read_manifest(model).base)
     try:
-        chain(model, reread=True)
+        chain(model, reread=True, oldest_rule=_oldest_rule(record))
     except MedunlearnError as error:
         return Check(folder, "base", base, "differs" if Path(base).is_dir() else "missing", str(error))
     return Check(folder, "base", base, "ok")
@@ -160,8 +178,8 @@ def _base(folder: Path, model: Path) -> Check:
 def _unnamed_weights(folder: Path) -> set[Path]:
     """Weights in a model's folder that are not from its run."""
     files = recorded_files(folder / "model")
-    paths = (folder / "model").glob("*.safetensors")
-    return {path for path in paths if files and path.name not in files}
+    paths = covered_files(folder / "model").items()
+    return {path for name, path in paths if files and is_weights_or_code(name) and name not in files}
 
 
 def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
@@ -173,9 +191,9 @@ def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
         yield from _check_adoption(folder, record)
     elif lineage.start is not None and record.epoch is None:
         what = "base" if record.verb == "train" else "target"
-        yield _identical(folder, what, lineage.start, record.inputs.get("model"))
+        yield _identical(folder, what, lineage.start, record, "model")
     if lineage.reference is not None:
-        yield _identical(folder, "reference", lineage.reference, record.inputs.get("reference"))
+        yield _identical(folder, "reference", lineage.reference, record, "reference")
 
 
 def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
@@ -209,18 +227,24 @@ def _benchmark(folder: Path, where: str | None, fingerprint: str) -> Check:
     return Check(folder, "benchmark", where, "ok")
 
 
-def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
-    """Compare a model named by a run with its recorded fingerprint."""
+def _oldest_rule(record: RunRecord) -> int:
+    """Oldest rule of the fingerprints in a record: those of a record with a digest are of today's."""
+    return 1 if record.digest is None else RULE
+
+
+def _identical(folder: Path, what: str, model: str, record: RunRecord, name: str) -> Check:
+    """Compare a model named by a run with its recorded fingerprint, ``name`` of its inputs."""
+    identity = record.inputs.get(name)
     where = model_folder(_locate(folder, model))
     if not Path(where).is_dir():
         if identity == model:
             return Check(folder, what, model, "not checked", "made in memory, or of a hub")
         return Check(folder, what, model, "missing", "it is not where it was; only a delta needs it to be loaded")
     try:
-        now = model_identity(where)
+        is_same = has_fingerprint(Path(where), str(identity), {}, _oldest_rule(record))
     except (InputError, OSError) as error:
         return Check(folder, what, model, "differs", str(error))
-    if now != identity:
+    if not is_same:
         return Check(folder, what, model, "differs", "another model than the one that the run recorded")
     return Check(folder, what, model, "ok")
 
@@ -270,7 +294,7 @@ def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
             )
         elif CHECKPOINTS in path.relative_to(folder).parts[:-1]:
             yield Check(folder, "file", name, "orphan", "a checkpoint of a run that is complete; remove it")
-        elif path.suffix == ".safetensors" and path not in named:
+        elif path.suffix in WEIGHTS and path not in named:
             yield Check(folder, "file", name, "orphan", "no record names these weights")
         elif path.suffix == ".parquet" and path not in named and not _is_store(path.parent):
             yield Check(folder, "file", name, "orphan", "no record names this table")

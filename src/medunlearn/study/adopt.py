@@ -33,9 +33,9 @@ from medunlearn.models.folders import (
     file_facts,
     fingerprint,
     is_delta,
-    telling_files,
 )
 from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.model_files import covered_files
 from medunlearn.models.model_source import (
     ModelSource,
     copy_model_files,
@@ -173,7 +173,7 @@ class Adoption:
         else:
             model = with_tokenizer(source, settings.tokenizer, where, revision=settings.revision)
         folders = [model.folder, *([model.base.folder] if model.base else [])]
-        size = sum(path.stat().st_size for folder in folders for path in telling_files(folder))
+        size = sum(path.stat().st_size for folder in folders for path in covered_files(folder).values())
         with progress("hash the model's files", size, quiet=quiet) as advance:
             files, *of_base = (file_facts(folder, advance) for folder in folders)
         return Adoption(model, benchmark, settings, files, of_base[0] if of_base else None)
@@ -269,7 +269,7 @@ class Adoption:
         shutil.rmtree(copy, ignore_errors=True)
         copy_model_files(files_needed(folder), copy, quiet=quiet)
         now = file_facts(copy)
-        if fingerprint(copy, now) != fingerprint(folder, files):
+        if any(files.get(name, {}).get("sha256") != facts["sha256"] for name, facts in now.items()):
             raise ModelError(f"{folder} changed during copying. Run the command again.")
         if base is not None:
             save_reference(copy, out / BASE, now, at=Path("..") / COPY)

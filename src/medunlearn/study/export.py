@@ -26,7 +26,7 @@ from medunlearn.models.folders import (
     telling_files,
 )
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.models.model_source import copy_model_files
+from medunlearn.models.model_source import TOKENIZER_FILES, copy_model_files
 from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabulary_owners
 from medunlearn.probes.sample_loss import recorded_template
 from medunlearn.registry import load
@@ -115,7 +115,8 @@ def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> 
         language_model.save(scratch)
     else:
         # The same model to the byte; whatever else lies in that folder stays there.
-        copy_model_files([*telling_files(whole), *whole.glob("*.safetensors.index.json")], scratch)
+        words = [whole / name for name in TOKENIZER_FILES if (whole / name).is_file()]
+        copy_model_files({*telling_files(whole), *words, *whole.glob("*.safetensors.index.json")}, scratch)
     return sorted(file.name for file in scratch.iterdir())
 
 

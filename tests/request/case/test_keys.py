@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import stat
 from pathlib import Path
 
@@ -100,3 +101,17 @@ def test_a_pseudonym_is_an_hmac_of_level_and_id() -> None:
     }
     assert len(names) == 5
     assert "00010203" not in repr(secret)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    made = make_key(tmp_path / "signing.key")
+    for file, read in ((made.private, read_private_key), (made.secret, OwnerSecret.read)):
+        read(file)
+        file.chmod(mode)
+        with pytest.raises(InputError, match=f"mode {mode:03o}.*chmod 600 {file}"):
+            read(file)
+        file.chmod(0o600)
+    made.public.chmod(0o644)
+    read_public_key(made.public)

@@ -18,6 +18,7 @@ from medunlearn.request.case.signing_keys import check_model_key, private_pem, s
 def key(tmp_path: Path) -> Path:
     private = ec.generate_private_key(ec.SECP256R1())
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (tmp_path / "model.key").touch(mode=0o600)
     (tmp_path / "model.key").write_bytes(private.private_bytes(*form))
     public = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     (tmp_path / "model.pub").write_bytes(private.public_key().public_bytes(*public))
@@ -29,6 +30,10 @@ def test_a_key_of_another_kind_and_a_missing_package_are_told(
 ) -> None:
     monkeypatch.setattr(signing_keys, "find_spec", lambda name: object())
     check_model_key(key)
+    key.chmod(0o644)
+    with pytest.raises(InputError, match="chmod 600"):
+        check_model_key(key)
+    key.chmod(0o600)
     (tmp_path / "ed25519.key").write_bytes(private_pem(Ed25519PrivateKey.generate()))
     for wrong in (tmp_path / "ed25519.key", tmp_path / "model.pub", tmp_path / "absent.key"):
         with pytest.raises(InputError, match=r"P-256 .* `openssl genpkey"):

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from case_evidence import AUTHORITY
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -415,3 +416,18 @@ def _served(authority: Authority) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+def test_a_time_stamp_that_nobody_signed(case: CaseFolder) -> None:
+    """As a program in the authority's place grants it, put beside the case by hand."""
+    statement = (case.folder / "statement.dsse.json").read_bytes()
+    query = TimestampRequestBuilder(statement, HashAlgorithm.SHA256).build().as_bytes()
+    (case.folder / "statement.tsq").write_bytes(query)
+    words = [sys.executable, "-c", AUTHORITY]
+    reply = subprocess.run(words, input=query, capture_output=True, check=True).stdout
+    (case.folder / "statement.tsr").write_bytes(reply)
+    (wrong,) = verify_case(case.folder).wrong
+    assert (wrong.what, wrong.state) == ("time stamp", "differs")
+    (case.folder / "statement.tsr").unlink()
+    (wrong,) = verify_case(case.folder).wrong
+    assert (wrong.what, wrong.state) == ("time stamp", "missing")

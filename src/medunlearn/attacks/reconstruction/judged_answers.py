@@ -24,6 +24,7 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import write_frame
 from medunlearn.errors import InputError
+from medunlearn.input_files import path_inside
 from medunlearn.judging.panel_run import PANEL_FILE, sample_material
 from medunlearn.judging.rated_responses import (
     FOLDER,
@@ -41,7 +42,7 @@ from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import refuse_broken
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import FILE, Run
 from medunlearn.results.scores import replace_scores
 
 
@@ -104,7 +105,7 @@ def _items(
 ) -> Iterator[tuple[Question, ContextLevel, Item]]:
     """Judge items: each question of the judged kinds at each context level, as it was put, with its response."""
     facts = attacked.record.info.results[NAME]
-    store = attacked.run.folder / facts["responses"]
+    store = path_inside(attacked.run.folder, facts["responses"], attacked.record.folder / FILE)
     responses = ResponseStore.read_complete(store)
     sides = _labels(attacked).set_index("item")["side"].to_dict()
     questions = [question for question in benchmark.questions if question.question_id in sides]

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import get_args
 
+from medunlearn.errors import InputError
+from medunlearn.models.folders import model_folder
 from medunlearn.reports.formatting import ABSENT, count
 from medunlearn.request.case.evidence import Verdict
-from medunlearn.request.case.ledger import LedgerRow, RequestLedger, carry_ledger, read_ledger
+from medunlearn.request.case.ledger import (
+    LedgerRow,
+    RequestLedger,
+    carry_ledger,
+    ledger_path,
+    read_ledger,
+    read_ledger_file,
+)
 from medunlearn.study.model_card import CARD, write_section
 
 TITLE = "## Deletion requests"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_LISTED = re.compile(r"^\| \d+ \|.*\| `([0-9a-f]{64})` \|\s*$", re.MULTILINE)
 
 
 def deletion_section(ledger: RequestLedger) -> str:
@@ -60,6 +72,14 @@ def _day(text: str) -> str:
         return ABSENT
 
 
+def listed_requests(model: Path) -> Iterator[tuple[Path, str]]:
+    """Card, and SHA-256 of the case, of each request that the card of a model or its run lists."""
+    for card in dict.fromkeys((model / CARD, Path(model_folder(model)) / CARD)):
+        with suppress(OSError, UnicodeDecodeError):
+            _, _, section = card.read_text(encoding="utf-8").partition(TITLE)
+            yield from ((card, sha256) for sha256 in _LISTED.findall(section.partition("\n## ")[0]))
+
+
 def carry_to_copy(source: Path, copy: Path) -> str:
     """Copy the ledger of a model to a copy of it in other files, such as one made by `export`.
 
@@ -67,8 +87,15 @@ def carry_to_copy(source: Path, copy: Path) -> str:
         The section of the copy's card; "" for a model without requests.
 
     Raises:
-        InputError: the ledger is broken or another model's; the copy has a ledger of other requests.
+        InputError: the ledger is broken, another model's, or lacks requests that the model's card lists; the copy
+            has a ledger of other requests.
     """
+    rows = {row.entry.case_sha256 for row in read_ledger_file(ledger_path(source)).requests}
+    for card, sha256 in listed_requests(source):
+        if sha256 not in rows:
+            raise InputError(
+                f"{card} lists a request (case {sha256[:12]}) that the ledger lacks. Restore the ledger."
+            )
     return deletion_section(carry_ledger(source, copy, on=datetime.now(UTC).date()))
 
 

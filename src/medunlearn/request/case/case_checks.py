@@ -6,20 +6,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509 import Certificate
 
 from medunlearn.data.leftovers import is_leftover
 from medunlearn.data.storage import read_json, sha256_of
-from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.errors import InputError, MedunlearnError, first_few
 from medunlearn.input_files import regular_file
-from medunlearn.models.folders import model_folder
+from medunlearn.models.folders import fingerprinted, model_folder, record_folder
+from medunlearn.models.model_files import RULE, files_below, is_weights_or_code, reason_left_out
 from medunlearn.request.case.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS
-from medunlearn.request.case.digests import digest_model, weights_by_name
+from medunlearn.request.case.digests import BASE, base_folder, digest_model, weights_by_name
 from medunlearn.request.case.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
-from medunlearn.request.case.ledger import ledger_path, read_ledger
+from medunlearn.request.case.ledger import LEDGER, LedgerRow, RequestLedger, ledger_path, read_ledger
+from medunlearn.request.case.ledger_checks import SignedCase, cases_beside, missing_requests
+from medunlearn.request.case.page_checks import compare_page
 from medunlearn.request.case.signing_keys import STATEMENT, key_id, public_key_of
 from medunlearn.request.case.statement import (
     LEDGER_HEAD,
@@ -79,7 +82,7 @@ def verify_case(
         checks.append(Check(folder, "model", "model", "not checked", "name its folder too: verify MODEL CASE"))
     else:
         checks += _model_checks(evidence.model_in, evidence.model_out, model)
-        checks.append(_ledger_check(folder, evidence, model))
+        checks += _LedgerChecks(folder, model, public_key).checks()
     checks.append(_battery_check(folder, evidence, model, run_battery))
     return Verification(tuple(checks))
 
@@ -163,7 +166,8 @@ class _CaseFiles:
                 yield self._check("case file", EVIDENCE, "missing", COPY_AGAIN)
             return
         try:
-            evidence = CaseEvidence.of(regular_file(path).read_bytes(), EVIDENCE)
+            content = regular_file(path).read_bytes()
+            evidence = CaseEvidence.of(content, EVIDENCE)
             settings = read_json(self.folder / SETTINGS) if (self.folder / SETTINGS).exists() else evidence.settings
         except InputError as error:
             yield self._check("evidence", EVIDENCE, "differs", str(error))
@@ -180,6 +184,16 @@ class _CaseFiles:
         # A verdict outlives the words of the version that wrote it.
         words = "" if now.reasons == then.reasons else "this version words the reasons of the verdict otherwise"
         yield self._check("evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems) or words)
+        yield from self._page(content)
+
+    def _page(self, content: bytes) -> Iterator[Check]:
+        """Check that the page is the one that the evidence gives; one that is not there is named elsewhere."""
+        path, own = self.folder / PAGE, self.folder / PUBLIC_KEY
+        key = (public_key_of(own.read_bytes()) if own.is_file() else None) or self.public_key
+        if not path.is_file() or key is None:
+            return
+        state, note = compare_page(path.read_bytes(), content, key)
+        yield self._check("page", PAGE, state, note)
 
 
 def _signature_problem(content: bytes, key: Ed25519PublicKey) -> str:
@@ -202,15 +216,16 @@ def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = Non
 
 
 def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Iterator[Check]:
-    """Check the current files of a model against those recorded in the case."""
+    """Check the current files of a model against those recorded in the case, by the rule of the case."""
     if not Path(model_folder(model)).is_dir():
         raise InputError(f"There is no model in {model}: name its run, or its Hugging Face folder.")
     try:
-        now = digest_model(model)
+        now = digest_model(model, after.rule)
+        digests, expected = weights_by_name(now), weights_by_name(after)
+        unsigned = list(_unsigned_files(model, Path(model_folder(model)), after.rule))
     except MedunlearnError as error:
         yield Check(model, "model", "model", "missing", str(error))
         return
-    digests, expected = weights_by_name(now), weights_by_name(after)
     if digests == weights_by_name(before) != expected:
         yield Check(model, "model", "model", "differs", "it is the model that went in: nothing was forgotten in it")
         return
@@ -223,29 +238,81 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
             yield Check(model, "model file", name, "ok")
     for name in digests.keys() - expected.keys():
         yield Check(model, "model file", name, "differs", "the case does not name it")
+    if after.rule != RULE:
+        why = (
+            "an older version wrote the case: it covers weights and some names at the top of the folder, no others"
+        )
+        yield Check(model, "fingerprint", after.fingerprint[:12], "not checked", why)
+    yield from unsigned
 
 
-def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
-    """Check that the model's ledger has the row of this case, after the row that the case refers to."""
-    path = ledger_path(model)
+def _unsigned_files(model: Path, folder: Path, rule: Literal[1, 2], prefix: str = "") -> Iterator[Check]:
+    """A check of every file, at any depth, that a fingerprint of this rule does not cover; also below the bases."""
+    covered = fingerprinted(folder, rule)
+    for name in (name for name, _ in files_below(folder) if name not in covered and name != LEDGER):
+        state: State = "orphan"
+        why = reason_left_out(name)
+        if is_weights_or_code(name):
+            state, why = "differs", "the case does not name it, and it can change what is computed"
+        elif why:
+            why = f"not signed: {why}"
+        else:
+            state, why = "not checked", "not signed: fingerprints of older versions did not cover it"
+        yield Check(model, "model file", prefix + name, state, why)
+    base = base_folder(folder)
+    if base is not None:
+        yield from _unsigned_files(model, base, rule, prefix + BASE)
 
-    def check(state: State, note: str) -> Check:
-        return Check(path.parent, "ledger", path.name, state, note)
 
-    if not path.exists():
-        return check("missing", "earlier patients cannot be told without it")
-    try:
-        ledger = read_ledger(model)
-    except (MedunlearnError, OSError) as error:
-        return check("differs", str(error))
-    statement = folder / STATEMENT
-    row = ledger.row_of(sha256_of(statement)) if statement.exists() else None
-    if row is None:
-        return check("differs", "it has no row of this case")
-    facts = evidence.ledger.rows, evidence.ledger.head or "", evidence.request.patients
-    if (row.row, row.previous, row.entry.patients) != facts:
-        return check("differs", "the row of this case has another place or content")
-    return check("ok", f"row {row.row + 1} of {len(ledger.rows)}")
+@dataclass(frozen=True)
+class _LedgerChecks:
+    """Checks of a model's ledger: its chain, each row against its signed case, and requests that it lacks."""
+
+    case: Path
+    model: Path
+    public_key: Ed25519PublicKey | None
+
+    def checks(self) -> Iterator[Check]:
+        path, ledger = ledger_path(self.model), RequestLedger()
+        folders = (record_folder(self.model).absolute().parent, self.case.absolute().parent, self.case)
+        cases = cases_beside(folders, self.public_key)
+        if path.exists():
+            try:
+                ledger = read_ledger(self.model)
+            except (MedunlearnError, OSError) as error:
+                yield self._check("ledger", path.name, "differs", str(error))
+                return
+            yield self._own_row(ledger, path.name)
+        missing = list(missing_requests(ledger, self.model, cases.values()))
+        lost = f"requests that its model went through: {first_few(missing)}" if missing else ""
+        if not path.exists():
+            note = f"earlier patients cannot be told without it{f'; it had {lost}' if lost else ''}"
+            yield self._check("ledger", path.name, "missing", note)
+        elif lost:
+            yield self._check("ledger", path.name, "differs", f"it lacks {lost}")
+        yield from (self._row(row, cases) for row in ledger.requests)
+
+    def _check(self, what: str, name: str, state: State, note: str = "") -> Check:
+        return Check(ledger_path(self.model).parent, what, name, state, note)
+
+    def _own_row(self, ledger: RequestLedger, name: str) -> Check:
+        statement = self.case / STATEMENT
+        row = ledger.row_of(sha256_of(statement)) if statement.exists() else None
+        if row is None:
+            return self._check("ledger", name, "differs", "it has no row of this case")
+        return self._check("ledger", name, "ok", f"row {row.row + 1} of {len(ledger.rows)}")
+
+    def _row(self, row: LedgerRow, cases: Mapping[str, SignedCase]) -> Check:
+        name, case = f"row {row.row + 1}", cases.get(row.entry.case_sha256)
+        if case is None:
+            note = "its case is not beside the model or this case: put it there, and verify again"
+            return self._check("ledger row", name, "not checked", note)
+        if problem := case.row_problem(row):
+            return self._check("ledger row", name, "differs", problem)
+        if self.public_key is not None and case.key != key_id(self.public_key):
+            note = f"it is as in its case {case.folder}, which another key signed: {case.key}"
+            return self._check("ledger row", name, "not checked", note)
+        return self._check("ledger row", name, "ok", f"as in its signed case {case.folder.name}")
 
 
 def _battery_check(folder: Path, evidence: CaseEvidence, model: Path | None, run: BatteryRunner | None) -> Check:

@@ -31,10 +31,9 @@ from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
 from medunlearn.data.storage import as_storage_error, json_bytes, make_folder
 from medunlearn.errors import InputError
 from medunlearn.input_files import regular_file
-from medunlearn.reports.html import to_html
 from medunlearn.request.case.evidence import SCHEMA, CaseEvidence
-from medunlearn.request.case.officer_page import officer_report
-from medunlearn.request.case.signing_keys import STATEMENT, key_id, public_pem
+from medunlearn.request.case.page_checks import render_page
+from medunlearn.request.case.signing_keys import STATEMENT, public_pem
 from medunlearn.request.case.statement import IN_TOTO, sign, statement
 from medunlearn.request.holders.traces import SubjectTraces, words_of
 
@@ -125,7 +124,7 @@ def case_files(evidence: CaseEvidence, key: Ed25519PrivateKey) -> dict[str, byte
         SETTINGS: json_bytes(evidence.settings),
         SBOM: _software_list(),
         PUBLIC_KEY: public_pem(public),
-        PAGE: to_html(officer_report(evidence, hashlib.sha256(content).hexdigest(), key_id(public))).encode(),
+        PAGE: render_page(evidence, content, public),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return {**files, STATEMENT: sign(IN_TOTO, json_bytes(statement(evidence, digests)), key)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
@@ -13,21 +13,22 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import (
-    ADAPTER,
-    ADAPTER_TENSORS,
     adapter_base,
     fingerprint,
+    fingerprinted,
     is_adapter,
     is_delta,
     model_folder,
     read_manifest,
     refuse_irregular,
-    telling_files,
 )
+from medunlearn.models.model_files import RULE
 from medunlearn.request.case.evidence import FileDigest, ModelDigest, NotesDigest, Software
 from medunlearn.results.machine import code, packages
 
 WITHHELD = "withheld"
+BASE = "base/"
+"""Before the names of the files of a model's base."""
 _NAMING = frozenset({
     "model", "out", "benchmark", "split", "without", "against", "reference", "patient", "patients", "subject",
     "nodes", "label", "notes", "corpus", "llm", "identifiers", "prompt", "template",
@@ -35,8 +36,11 @@ _NAMING = frozenset({
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
 
 
-def digest_model(where: Path | str) -> ModelDigest:
-    """Hash every file that affects a model's answers; for a delta or an adapter also those of its base.
+def digest_model(where: Path | str, rule: Literal[1, 2] = RULE) -> ModelDigest:
+    """Hash every file that a model's fingerprint covers; for a delta or an adapter also those of its base.
+
+    Args:
+        rule: that of the fingerprint (:mod:`medunlearn.models.model_files`).
 
     Raises:
         ModelError: no model folder, or one with a missing base.
@@ -45,36 +49,41 @@ def digest_model(where: Path | str) -> ModelDigest:
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a model folder. Name a run or a Hugging Face folder.")
     refuse_irregular(folder)
-    if is_adapter(folder):
-        base_name = adapter_base(folder)
-        on_disk = Path(base_name).is_dir()
-        return ModelDigest(
-            fingerprint=fingerprint(folder),
-            form="adapter",
-            files=_digests([folder / ADAPTER, folder / ADAPTER_TENSORS]),
-            base=digest_model(base_name) if on_disk else None,
-            hub_base=None if on_disk else base_name,
-        )
-    files = telling_files(folder)
-    if not any(path.suffix == ".safetensors" for path in files):
+    base = base_folder(folder)
+    if base is None and not is_adapter(folder) and not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} holds no weights (*.safetensors). Name a run or a Hugging Face folder.")
-    base = digest_model(folder / read_manifest(folder).base) if is_delta(folder) else None
+    paths = fingerprinted(folder, rule)
+    if base is not None and any(name.startswith(BASE) for name in paths):
+        raise ModelError(f"{folder / BASE} cannot be told from the files of the model's base. Move it elsewhere.")
+    facts = {name: _facts(path) for name, path in paths.items()}
     return ModelDigest(
-        fingerprint=fingerprint(folder),
-        form="full" if base is None else "delta",
-        files=_digests(files),
-        base=base,
+        rule=rule,
+        fingerprint=fingerprint(folder, facts, rule=rule),
+        form="adapter" if is_adapter(folder) else "delta" if is_delta(folder) else "full",
+        files={name: FileDigest(sha256=its["sha256"], bytes=its["size"]) for name, its in facts.items()},
+        base=None if base is None else digest_model(base, rule),
+        hub_base=adapter_base(folder) if is_adapter(folder) and base is None else None,
     )
 
 
-def _digests(paths: list[Path]) -> dict[str, FileDigest]:
-    return {path.name: FileDigest(sha256=sha256_of(path), bytes=path.stat().st_size) for path in paths}
+def base_folder(folder: Path) -> Path | None:
+    """Folder of the base of a delta or an adapter; None for a full model, and for an adapter of a hub's model."""
+    if is_adapter(folder):
+        base = Path(adapter_base(folder))
+        return base if base.is_dir() else None
+    return folder / read_manifest(folder).base if is_delta(folder) else None
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """Hash of a file as it is now, with the size and time by which a fingerprint knows it again."""
+    state = path.stat()
+    return {"sha256": sha256_of(path), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
 
 
 def weights_by_name(model: ModelDigest, prefix: str = "") -> dict[str, FileDigest]:
     """Name -> digest of every file of a model; those of a base are under ``base/``."""
     own = {prefix + name: digest for name, digest in model.files.items()}
-    return own if model.base is None else own | weights_by_name(model.base, f"{prefix}base/")
+    return own if model.base is None else own | weights_by_name(model.base, prefix + BASE)
 
 
 def digest_notes(benchmark: Benchmark, forget: frozenset[str], earlier: int = 0) -> NotesDigest:

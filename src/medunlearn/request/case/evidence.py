@@ -21,7 +21,13 @@ SCHEMA = Path(__file__).with_name("evidence.schema.json")
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Pseudonym = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA-256 of a patient's id")]
-FileName = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f]{1,255}$", description="a file's name without a folder")]
+FileName = Annotated[
+    str,
+    Field(
+        pattern=r"^[^/\\\x00-\x1f]{1,255}(/[^/\\\x00-\x1f]{1,255})*$",
+        description="a file's name, relative to the model's folder",
+    ),
+]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Unit = Literal["probes", "patients", "samples", "documents", "tokens", "questions"]
@@ -54,6 +60,9 @@ class FileDigest(EvidencePart):
 class ModelDigest(EvidencePart):
     """A model without its path: digests of every file that affects its answers, among them the weights."""
 
+    rule: Literal[1, 2] = Field(
+        default=1, description="1: weights and a list of file names; 2: all files but a list of those left out"
+    )
     fingerprint: str = Field(
         description="medunlearn's fingerprint: equal for equal models, whatever their file names"
     )

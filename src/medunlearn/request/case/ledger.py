@@ -24,7 +24,7 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.lineage import read_lineage
 from medunlearn.data.storage import json_bytes, read_table, sha256_of_json, table_bytes, write_together, writer
 from medunlearn.errors import BenchmarkError, InputError
-from medunlearn.models.folders import RECORD, model_identity, record_folder
+from medunlearn.models.folders import RECORD, is_model, model_identity, record_folder
 from medunlearn.request.case.evidence import CaseEvidence
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.results.record import RunRecord
@@ -151,7 +151,7 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
             "Restore it from a copy; "
             "without it earlier patients would be trained on again."
         )
-    if ledger.rows and ledger.model != (fingerprint or model_identity(str(model))):
+    if ledger.model is not None and ledger.model != fingerprint and not is_model(str(model), ledger.model):
         raise InputError(
             f"{path} is the ledger of another model. Restore the model's own; for a model derived from another by "
             "further training, carry the ledger over (docs/forget.md#the-ledger)."

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medunlearn.errors import InputError
-from medunlearn.input_files import regular_file
+from medunlearn.input_files import refuse_open_secret, regular_file
 
 SECRET = "pseudonyms.key"
 """Name of the secret's file, beside the signing key."""
@@ -42,7 +42,7 @@ class OwnerSecret:
         """Read the secret from its file.
 
         Raises:
-            InputError: no such file, or not a secret.
+            InputError: no such file, one that others can read, or not a secret.
         """
         if not os.path.lexists(path):
             raise InputError(
@@ -57,6 +57,7 @@ class OwnerSecret:
             key = b""
         if first != _FIRST or len(key) != _BYTES:
             raise InputError(f"{path} is not the secret that `medunlearn case key` makes.")
+        refuse_open_secret(path)
         return OwnerSecret(key)
 
     @staticmethod

@@ -32,7 +32,7 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import part_of
 from medunlearn.data.storage import as_storage_error, write_together, writer
 from medunlearn.errors import InputError
-from medunlearn.input_files import regular_file
+from medunlearn.input_files import refuse_open_secret, regular_file
 from medunlearn.request.case.pseudonyms import SECRET, new_secret
 from medunlearn.results.record import FILE
 
@@ -124,11 +124,12 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     """The private key in a PEM file.
 
     Raises:
-        InputError: no such file, or not an Ed25519 private key without a password.
+        InputError: no such file, one that others can read, or not an Ed25519 private key without a password.
     """
     key = _private_key_of(_read(path))
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path} holds no Ed25519 private key (PEM, without a password). {_MAKE}")
+    refuse_open_secret(path)
     return key
 
 
@@ -176,7 +177,8 @@ def check_model_key(path: Path) -> None:
     """Refuse a model key that cannot sign, before anything is computed.
 
     Raises:
-        InputError: model-signing is not installed, or the file holds no private key on the curve P-256.
+        InputError: model-signing is not installed, or the file holds no private key on the curve P-256, or others
+            can read it.
     """
     if None in map(find_spec, (MODEL_SIGNING, "OpenSSL")):
         raise InputError(
@@ -192,6 +194,7 @@ def check_model_key(path: Path) -> None:
             f"{path} holds no private key on the curve P-256 (PEM, without a password). `openssl genpkey "
             f"-algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out {path}` makes one."
         )
+    refuse_open_secret(path)
 
 
 def sign_model(model: Path, key: Path, out: Path) -> Path:

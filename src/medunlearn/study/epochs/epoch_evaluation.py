@@ -186,6 +186,7 @@ class EpochEvaluation:
             status="complete",
             started="",
             stages={},
+            digest="",
             results={
                 "epoch": epoch,
                 "fingerprint": sha256_of_json(["epoch", info.key, epoch]),

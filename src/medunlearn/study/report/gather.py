@@ -14,6 +14,7 @@ from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
+from medunlearn.input_files import path_inside
 from medunlearn.judging.panel_run import JudgingRun
 from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import installed_metrics
@@ -39,6 +40,7 @@ from medunlearn.results.evaluated import (
     one_vocabulary,
     reference_of,
 )
+from medunlearn.results.record import FILE
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.presets import is_tiny
@@ -156,7 +158,8 @@ def _judgement_tables(models: Sequence[Evaluated], panels: Sequence[JudgingRun])
     runs = [("", panel) for panel in panels]
     for model in models:
         if where := model.record.info.results.get("judged"):
-            runs.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
+            folder = path_inside(model.run.folder, str(where), model.record.folder / FILE)
+            runs.append((f"{model.run.label}. ", JudgingRun.open(folder)))
     return tuple(panel_part(run, whose) for whose, run in runs)
 
 
