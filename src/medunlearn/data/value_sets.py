@@ -1,0 +1,234 @@
+"""Joint draws of a note's numbers: the sets of values of other subjects, smoothed, within the observed ranges.
+
+A measurement is known by its words, as for alternatives (:mod:`medunlearn.data.measurements`). All measurements of
+one half of a note that a donor has, too, take that donor's values, so that they belong together; the other half has
+another donor. What neither of them has is drawn from one more subject each; what nobody else has stays.
+
+- A value is smoothed like an alternative, with the width that the measurement's spread gives, and stays between the
+  smallest and largest observed one. If few subjects differ in a measurement, as in a dose, it is taken as it is.
+- A value that is measured again ("falling, 9.8") keeps its ratio to the first.
+- Days and weeks of a course ("on day 24") are those of one donor, in the note's order.
+- Ages, times of day and dates are left alone: they go with the dates (:mod:`medunlearn.data.date_shifts`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+from medunlearn.data.date_shifts import date_places
+from medunlearn.data.facts import Fact, values_in
+from medunlearn.data.measurements import Key, shorter_keys, words_around
+from medunlearn.data.records import Record
+from medunlearn.data.sentences import sentence_starts
+from medunlearn.data.value_draws import numbers_near
+
+FEW = 3
+"""Other subjects with a measurement without whom shorter contexts are tried."""
+_TRIES = 40
+_FACTOR = log(2)
+"""Largest distance of a value from the note's own where a single word, or no unit, says what is measured."""
+_PAIR = re.compile(r"/\d{1,3}(?![\d/]|\.\d)")
+_AGE_BEFORE = re.compile(
+    r"\b(?:aged?(?: of)?|(?:wo)?man of|boy of|girl of|person of|(?:fe)?male of)\s*:?\s*$", re.I
+)
+_AGE_AFTER = re.compile(r"\s*(?:(?:years?|yrs?|months?)[\s-]*old|y/?o)\b", re.I)
+_COURSE = re.compile(r"\b(day|week|month)\s+$", re.I)
+_KIND, _COURSE_KIND, _PAIR_KIND, _LABEL_KIND = 0, "course", "pair", "label"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredValue:
+    """A number of a note and the words around it.
+
+    Attributes:
+        start, end: its place, in characters; a pair such as 120/80 is one value.
+        contexts: keys of its measurement, the most specific first.
+    """
+
+    start: int
+    end: int
+    text: str
+    contexts: tuple[Key, ...]
+
+    @property
+    def is_number(self) -> bool:
+        return "/" not in self.text
+
+    @property
+    def decimals(self) -> int:
+        return len(self.text.partition(".")[2])
+
+    @property
+    def in_course(self) -> bool:
+        return bool(self.contexts) and self.contexts[0][_KIND] == _COURSE_KIND
+
+    def is_again(self, earlier: MeasuredValue) -> bool:
+        """True if another word stands between the label of the earlier value and this one, in the same unit."""
+        if not (self.contexts and earlier.contexts and self.is_number and earlier.is_number):
+            return False
+        *words, last, unit = self.contexts[0][1:]
+        label, same_unit = earlier.contexts[0][-2], unit == earlier.contexts[0][-1] != ""
+        return same_unit and self.decimals == earlier.decimals and label != last and label in {*words} - {""}
+
+
+class ValueSets:
+    """Values of subjects' notes, as donors of values for invented ones.
+
+    Args:
+        records: notes; each belongs to a subject of ``level``.
+    """
+
+    def __init__(self, records: Iterable[Record], level: str) -> None:
+        self._level = level
+        by_subject: dict[Key, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for record in records:
+            for value in measured_values(record):
+                for key in value.contexts:
+                    by_subject[key][record.groups[level]].append(value.text)
+        self._of: Mapping[Key, Mapping[str, list[str]]] = by_subject
+
+    def observed(self, value: MeasuredValue, subject: str) -> tuple[Key, Mapping[str, list[str]]] | None:
+        """A value's measurement and its values by other subject; None if nobody else has it.
+
+        The most specific context that leaves three other subjects, else that leaves one.
+        """
+        choices: list[tuple[Key, Mapping[str, list[str]]]] = []
+        for key in value.contexts:
+            others = {
+                who: alike
+                for who, values in self._of.get(key, {}).items()
+                if who != subject and (alike := [other for other in values if _is_alike(value, key, other)])
+            }
+            if others:
+                choices.append((key, others))
+        return next((choice for choice in choices if len(choice[1]) >= FEW), choices[0] if choices else None)
+
+    def changes(self, record: Record, rng: np.random.Generator) -> list[tuple[int, int, str]]:
+        """Start, end and new text of each number of a note that other subjects' notes give a value for."""
+        subject, values = record.groups[self._level], measured_values(record)
+        observed = {value: known for value in values if (known := self.observed(value, subject)) is not None}
+        if not observed:
+            return []
+        donors = self._donors(observed, rng)
+        starts = sentence_starts(record.text)
+        middle = min(starts, key=lambda start: abs(start - [*observed][len(observed) // 2].start), default=0)
+        new, turns = dict[MeasuredValue, str](), Counter[Key]()
+        for value, (key, others) in observed.items():
+            if value.in_course:
+                continue
+            order = donors if value.start < middle else donors[::-1]
+            texts = [text for own in others.values() for text in own]
+            source = _from_donors(others, order, turns[key], rng)
+            first = next((other for other in reversed(values) if other in new and value.is_again(other)), None)
+            turns[key] += 1
+            if first is not None:
+                new[value] = _in_ratio(value, first, new[first], texts)
+            else:
+                new[value] = _smoothed(source, value, others, rng)
+        new |= _course([value for value in observed if value.in_course], self._of, donors, subject)
+        return [(value.start, value.end, text) for value, text in new.items()]
+
+    def _donors(
+        self, observed: Mapping[MeasuredValue, tuple[Key, Mapping[str, list[str]]]], rng: np.random.Generator
+    ) -> list[str]:
+        """Two random subjects of those who have at least half as many of the measurements as the one with most."""
+        shared = Counter(who for _, others in observed.values() for who in sorted(others))
+        many = sorted(who for who, n in shared.items() if 2 * n >= max(shared.values()))
+        few = sorted(shared.keys() - {*many})
+        order = [*rng.permutation(many).tolist(), *rng.permutation(few).tolist()]
+        return [str(who) for who in order[:2]]
+
+
+def measured_values(record: Record) -> list[MeasuredValue]:
+    """The numbers of a note that are no identifier, age, date or time of day, in order."""
+    text, values = record.text, []
+    dates = date_places(text)
+    for fact in values_in(text, record.identifiers):
+        if fact.kind != "number" or any(start <= fact.start < end for start, end in dates):
+            continue
+        before, behind = text[max(0, fact.start - 20) : fact.start], text[fact.end : fact.end + 20]
+        if _AGE_BEFORE.search(before) or _AGE_AFTER.match(behind):
+            continue
+        if (before.endswith(":") and before[-2:-1].isdigit()) or re.match(r":\d", behind):
+            continue
+        values.append(_measured(text, fact))
+    return values
+
+
+def _measured(text: str, fact: Fact) -> MeasuredValue:
+    if course := _COURSE.search(text[: fact.start][-10:]):
+        return MeasuredValue(
+            fact.start, fact.end, fact.of(text), ((_COURSE_KIND, course.group(1).lower()),)
+        )  # fmt: skip
+    pair = _PAIR.match(text, fact.end)
+    whole = Fact(fact.start, pair.end() if pair else fact.end, fact.kind)
+    contexts = dict.fromkeys(shorter_keys(words_around(text, whole)))
+    # "pH 7.31 on arrival" is measured as "pH 7.31." is: its label in any unit comes last.
+    contexts |= {(_LABEL_KIND, *key[-3:-1]): None for key in [*contexts][:1] if any(key[-3:-1])}
+    if pair:
+        contexts = {(_PAIR_KIND, *key): None for key in contexts}
+    return MeasuredValue(whole.start, whole.end, whole.of(text), tuple(contexts))
+
+
+def _is_alike(value: MeasuredValue, key: Key, other: str) -> bool:
+    """True if another subject's value is of the same form, and near where one word, or no unit, names it."""
+    if not value.is_number or key[_KIND] == _COURSE_KIND:
+        return True
+    if len(other.partition(".")[2]) != value.decimals:
+        return False
+    if key[_KIND] != _LABEL_KIND and sum(map(bool, key[1:-1])) > 1:
+        return True
+    own, near = float(value.text), float(other)
+    return own == near or (own > 0 and near > 0 and abs(log(near / own)) <= _FACTOR)
+
+
+def _from_donors(
+    others: Mapping[str, list[str]], donors: Sequence[str], turn: int, rng: np.random.Generator
+) -> str:
+    """The value of the first donor who has the measurement as often as the note, else of anybody."""
+    for who in donors:
+        if len(others.get(who, ())) > turn:
+            return others[who][turn]
+    own = others[sorted(others)[int(rng.integers(len(others)))]]
+    return own[int(rng.integers(len(own)))]
+
+
+def _smoothed(source: str, value: MeasuredValue, others: Mapping[str, list[str]], rng: np.random.Generator) -> str:
+    """A value near the donor's, within the observed range and not the note's own; of few different ones the
+    donor's.
+    """
+    texts = [text for own in others.values() for text in own]
+    if not value.is_number or 2 * len({*texts, value.text}) <= len(texts) + 1:
+        return source
+    numbers = [float(text) for text in (*texts, value.text)]
+    low, high = min(numbers), max(numbers)
+    draws = numbers_near(source, [*texts, value.text], rng, _TRIES)
+    return next((draw for draw in draws if low <= float(draw) <= high and draw != value.text), source)
+
+
+def _in_ratio(value: MeasuredValue, first: MeasuredValue, new: str, texts: Sequence[str]) -> str:
+    """A repeated value in the same ratio to the first as in the note, within the observed range."""
+    old, numbers = float(first.text), [float(text) for text in (*texts, value.text)]
+    number = float(new) * float(value.text) / old if old else float(value.text)
+    return f"{min(max(number, min(numbers)), max(numbers)):.{value.decimals}f}"
+
+
+def _course(
+    values: Sequence[MeasuredValue], of: Mapping[Key, Mapping[str, list[str]]], donors: Sequence[str], subject: str
+) -> Iterator[tuple[MeasuredValue, str]]:
+    """Times of a course: a donor's, of the same unit and at least as many, in the note's order."""
+    for key in dict.fromkeys(value.contexts[0] for value in values):
+        own = [value for value in values if value.contexts[0] == key]
+        times = sorted({float(value.text) for value in own})
+        series = {who: sorted({*own_times}, key=float) for who, own_times in of[key].items() if who != subject}
+        order = [*donors, *sorted(series)]
+        source = next((series[who] for who in order if len(series.get(who, ())) >= len(times)), None)
+        if source is not None:
+            places = [round(at) for at in np.linspace(0, len(source) - 1, len(times))]
+            yield from ((value, source[places[times.index(float(value.text))]]) for value in own)
