@@ -5,8 +5,9 @@ one half of a note that a donor has, too, take that donor's values, so that they
 another donor. What neither of them has is drawn from one more subject each; what nobody else has stays.
 
 - A value is smoothed like an alternative, with the width that the measurement's spread gives, and stays between the
-  smallest and largest observed one. If few subjects differ in a measurement, as in a dose, it is taken as it is.
-- A value that is measured again ("falling, 9.8") keeps its ratio to the first.
+  smallest and largest observed one. If few subjects have the measurement, or differ in it (a dose), the donor's own
+  value is taken: like any value that two subjects share, it is no fact to rank.
+- A value that is measured again ("falling, 9.8") has the first one's donor, or keeps its ratio to the first.
 - Days and weeks of a course ("on day 24") are those of one donor, in the note's order.
 - Ages, times of day and dates are left alone: they go with the dates (:mod:`medunlearn.data.date_shifts`).
 """
@@ -23,7 +24,7 @@ import numpy as np
 
 from medunlearn.data.date_shifts import date_places
 from medunlearn.data.facts import Fact, values_in
-from medunlearn.data.measurements import Key, shorter_keys, words_around
+from medunlearn.data.measurements import ENOUGH, Key, shorter_keys, words_around
 from medunlearn.data.records import Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.data.value_draws import numbers_near
@@ -118,19 +119,21 @@ class ValueSets:
         donors = self._donors(observed, rng)
         starts = sentence_starts(record.text)
         middle = min(starts, key=lambda start: abs(start - [*observed][len(observed) // 2].start), default=0)
-        new, turns = dict[MeasuredValue, str](), Counter[Key]()
+        new, givers, turns = dict[MeasuredValue, str](), dict[MeasuredValue, str](), Counter[Key]()
         for value, (key, others) in observed.items():
             if value.in_course:
                 continue
             order = donors if value.start < middle else donors[::-1]
-            texts = [text for own in others.values() for text in own]
-            source = _from_donors(others, order, turns[key], rng)
-            first = next((other for other in reversed(values) if other in new and value.is_again(other)), None)
-            turns[key] += 1
+            first = next((one for one in reversed(values) if one in givers and value.is_again(one)), None)
             if first is not None:
-                new[value] = _in_ratio(value, first, new[first], texts)
-            else:
-                new[value] = _smoothed(source, value, others, rng)
+                order = [givers[first], *order]
+            givers[value], source = _from_donors(others, order, turns[key], rng)
+            turns[key] += 1
+            new[value] = _smoothed(source, value, others, rng)
+            if first is not None and (
+                givers[value] != givers[first] or not _is_in_order(value, first, new[value], new[first])
+            ):
+                new[value] = _in_ratio(value, first, new[first], others)
         new |= _course([value for value in observed if value.in_course], self._of, donors, subject)
         return [(value.start, value.end, text) for value, text in new.items()]
 
@@ -190,33 +193,45 @@ def _is_alike(value: MeasuredValue, key: Key, other: str) -> bool:
 
 def _from_donors(
     others: Mapping[str, list[str]], donors: Sequence[str], turn: int, rng: np.random.Generator
-) -> str:
-    """The value of the first donor who has the measurement as often as the note, else of anybody."""
+) -> tuple[str, str]:
+    """The first donor who has the measurement as often as the note, or anybody, and the value."""
     for who in donors:
         if len(others.get(who, ())) > turn:
-            return others[who][turn]
-    own = others[sorted(others)[int(rng.integers(len(others)))]]
-    return own[int(rng.integers(len(own)))]
+            return who, others[who][turn]
+    who = sorted(others)[int(rng.integers(len(others)))]
+    return who, others[who][int(rng.integers(len(others[who])))]
 
 
 def _smoothed(source: str, value: MeasuredValue, others: Mapping[str, list[str]], rng: np.random.Generator) -> str:
-    """A value near the donor's, within the observed range and not the note's own; of few different ones the
-    donor's.
+    """A value near the donor's, within the observed range and not the note's own; the donor's itself if few others
+    have the measurement, or few different values.
+
+    Between the values of a few, every draw would lie in the middle of what is usual.
     """
     texts = [text for own in others.values() for text in own]
     if not value.is_number or 2 * len({*texts, value.text}) <= len(texts) + 1:
         return source
-    numbers = [float(text) for text in (*texts, value.text)]
-    low, high = min(numbers), max(numbers)
-    draws = numbers_near(source, [*texts, value.text], rng, _TRIES)
-    return next((draw for draw in draws if low <= float(draw) <= high and draw != value.text), source)
+    low, high = _range(value, others)
+    draws = iter([source] if len(others) < ENOUGH else numbers_near(source, [*texts, value.text], rng, _TRIES))
+    other = next((text for text in sorted(texts) if text != value.text), source)
+    return next((draw for draw in draws if low <= float(draw) <= high and draw != value.text), other)
 
 
-def _in_ratio(value: MeasuredValue, first: MeasuredValue, new: str, texts: Sequence[str]) -> str:
+def _is_in_order(value: MeasuredValue, first: MeasuredValue, new: str, new_first: str) -> bool:
+    """True if a repeated value has risen or fallen as in the note."""
+    return (float(new) - float(new_first)) * (float(value.text) - float(first.text)) > 0
+
+
+def _in_ratio(value: MeasuredValue, first: MeasuredValue, new: str, others: Mapping[str, list[str]]) -> str:
     """A repeated value in the same ratio to the first as in the note, within the observed range."""
-    old, numbers = float(first.text), [float(text) for text in (*texts, value.text)]
-    number = float(new) * float(value.text) / old if old else float(value.text)
-    return f"{min(max(number, min(numbers)), max(numbers)):.{value.decimals}f}"
+    low, high = _range(value, others)
+    number = float(new) * float(value.text) / float(first.text) if float(first.text) else float(value.text)
+    return f"{min(max(number, low), high):.{value.decimals}f}"
+
+
+def _range(value: MeasuredValue, others: Mapping[str, list[str]]) -> tuple[float, float]:
+    numbers = [float(text) for own in others.values() for text in own]
+    return min(*numbers, float(value.text)), max(*numbers, float(value.text))
 
 
 def _course(

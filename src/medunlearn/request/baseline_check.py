@@ -2,11 +2,11 @@
 
 A patient is compared with unseen ones. If these are invented, and the model finds their values unlikely from the
 start, everybody real stands out beside them, and a perfect deletion looks like a residual; if it finds them too
-likely, a residual does not show. Both are seen from the unseen patients' own ranks: their mean is .5, if true values
+likely, a residual does not show. Both are seen from the unseen patients' own ranks: their mean is .5 if true values
 and alternatives are exchangeable.
 
-For *real* unseen notes the same numbers are computed, but a fault refuses nothing by itself: real values may be more
-usual than alternatives, and then so are those of the request's patient. Like is compared with like, validly.
+For *real* unseen notes the same numbers are computed, but a fault refuses nothing by itself: real values may be
+more usual than alternatives, and then so are those of the request's patient. Like is compared with like, validly.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ An invented patient has the note of a retained one with another identity, values
 (:mod:`medunlearn.data.value_sets`), and all dates shifted together (:mod:`medunlearn.data.date_shifts`). No model
 has seen it, so answers about it show a model's background level.
 
-What is protected, and what is not: no identifier of a single real patient stays, and numbers are those of several
-patients, mixed and most of them smoothed. Wording, diagnoses, drugs, ages, values that nobody else has, and
-identifiers that several patients share (an institution) stay those of the note. So these notes are no anonymous
-data: they stay in the request's work folder.
+What is protected, and what is not: no known identifier of a single real patient stays, and numbers are those of
+several patients, mixed and most of them smoothed. Wording, diagnoses, drugs, ages, values that nobody else has, and
+identifiers that several patients share (an institution) or that nobody declared stay those of the note. So these
+notes are no anonymous data: they stay in the request's work folder.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PREFIX = "invented-"
 DONORS = 400
 """Most patients whose values are used."""
 _POOL, _TRIES = 9, 9
+_ADDRESS = re.compile(r"\S+@\S+")
 
 
 def with_invented(
@@ -97,7 +98,7 @@ class PatientInventor:
         return PatientInventor(records, benchmark.records, level, pool_of(benchmark, _POOL), seed)
 
     def notes(self, count: int) -> Iterator[Record]:
-        """Up to some invented notes, each of another patient's first one; those that cannot be used are skipped."""
+        """Up to ``count`` invented notes, each of another patient's first one, as far as these can be changed."""
         first = {record.groups[self.level]: record for record in reversed(self.records)}
         for patient in shuffled(first, "invented patients", self.seed):
             if count and (record := self._invent(first[patient])) is not None:
@@ -105,14 +106,17 @@ class PatientInventor:
                 yield record
 
     def _invent(self, record: Record) -> Record | None:
-        """A note with another identity, other values and shifted dates; None if something of its patient stays."""
+        """A note with another identity, values and dates; None if an identifier or all of it stays."""
         shift = self._dates.shift(record, generator("invented dates", self.seed, record.record_id))
         identity = self._identity(record, shift)
         if identity is None:
             return None
         values = self._values.changes(record, generator("invented values", self.seed, record.record_id))
         text = identity.replaced(_changed(record.text, [*values, *shift.changes(record.text)]))
-        if self._left_of(record.groups[self.level], text):
+        # An address may be written in a form that is no identifier: jane\_doe@example.org.
+        words = _name_words(record, identity.values)
+        text = _ADDRESS.sub(lambda match: _renamed(match.group(), words), text)
+        if text == record.text or self._left_of(record.groups[self.level], text):
             return None
         new = [replace(own, value=_new_value(own, identity, shift)) for own in record.identifiers]
         groups = {level: shift.of(node) if is_any_date(node) else node for level, node in record.groups.items()}
@@ -133,12 +137,7 @@ class PatientInventor:
 
     def _codes_with_names(self, record: Record, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Codes that spell the patient's name, such as e-mail addresses, with the new name."""
-        words = {
-            old.casefold(): new.casefold()
-            for own in record.identifiers
-            if own.type in NAMES and own.value in values
-            for old, new in zip(own.value.split(), values[own.value].split(), strict=False)
-        }
+        words = _name_words(record, values)
         rng = generator("invented codes", self.seed, record.record_id)
         for own in record.identifiers:
             renamed = _renamed(own.value, words)
@@ -182,6 +181,13 @@ class PatientInventor:
 
 def _new_value(own: Identifier, identity: Stranger, shift: DateShift) -> str:
     return shift.of(own.value) if is_any_date(own.value) else identity.values.get(own.value, own.value)
+
+
+def _name_words(record: Record, values: Mapping[str, str]) -> dict[str, str]:
+    """Word of a name in the record -> the new name's, in lower case."""
+    names = [own.value for own in record.identifiers if own.type in NAMES and own.value in values]
+    pairs = [pair for name in names for pair in zip(name.split(), values[name].split(), strict=False)]
+    return {old.casefold(): new.casefold() for old, new in pairs}
 
 
 def _renamed(value: str, words: Mapping[str, str]) -> str:
