@@ -90,6 +90,15 @@ def test_the_rest_is_as_in_the_note_and_the_numbers_are_others(records: list[Rec
 def test_sets_come_from_two_donors_and_the_seed_decides(records: list[Record]) -> None:
     assert redrawn(records, 3) == redrawn(records, 3)
     assert len({redrawn(records, 3, seed) for seed in range(5)}) == 5
+    # One sentence has two donors, too: nobody's numbers stay together.
+    notes = [
+        Record(
+            f"s{n}", f"With sodium {100 + n} mmol/L, urea {20 + n} mg/dL, LDH {300 + n} U/L.", {"patient": f"s{n}"}
+        )
+        for n in range(8)
+    ]
+    sodium, *_, ldh = (int(value) for value in re.findall(r" (\d+)", redrawn(notes, 0)))
+    assert sodium - 100 != ldh - 300
     # A single other patient gives both halves; nobody else, nothing.
     pair = [record(1), record(4)]
     assert values_of(redrawn(pair, 0))["potassium"] in {5.0, 5.1, 5.2}

@@ -49,7 +49,7 @@ def test_impossible_people_are_refused_and_the_reason_says_where_they_rank() -> 
 
 
 def test_a_difference_without_practical_size_is_no_fault_however_sure_it_is() -> None:
-    means = {way: {name: 0.56 + 0.001 * (n % 2) for n, name in enumerate(UNSEEN)} for way in WAYS}
+    means = {way: {name: 0.57 + 0.001 * (n % 2) for n, name in enumerate(UNSEEN)} for way in WAYS}
     sure = Standings(values=means, probes={way: dict.fromkeys(UNSEEN, 4) for way in WAYS})
     assert all(ranks.p < 1e-6 for ranks in baseline_ranks(sure, UNSEEN))
     assert baseline_fault(sure, UNSEEN) is None

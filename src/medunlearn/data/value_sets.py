@@ -18,7 +18,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
 
@@ -29,11 +28,8 @@ from medunlearn.data.records import Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.data.value_draws import numbers_near
 
-FEW = 3
-"""Other subjects with a measurement without whom shorter contexts are tried."""
 _TRIES = 40
-_FACTOR = log(2)
-"""Largest distance of a value from the note's own where a single word, or no unit, says what is measured."""
+_TIME = re.compile(r"(?:minute|hour|day|night|week|month|year)s?")
 _PAIR = re.compile(r"/\d{1,3}(?![\d/]|\.\d)")
 _AGE_BEFORE = re.compile(
     r"\b(?:aged?(?: of)?|(?:wo)?man of|boy of|girl of|person of|(?:fe)?male of)\s*:?\s*$", re.I
@@ -63,7 +59,7 @@ class MeasuredValue:
 
     @property
     def decimals(self) -> int:
-        return len(self.text.partition(".")[2])
+        return _decimals(self.text)
 
     @property
     def in_course(self) -> bool:
@@ -97,18 +93,19 @@ class ValueSets:
     def observed(self, value: MeasuredValue, subject: str) -> tuple[Key, Mapping[str, list[str]]] | None:
         """A value's measurement and its values by other subject; None if nobody else has it.
 
-        The most specific context that leaves three other subjects, else that leaves one.
+        The most specific context that enough subjects have, else that any other has. A single word names a
+        measurement with a unit of time, and otherwise, like a label in any unit, if all its values are near.
         """
         choices: list[tuple[Key, Mapping[str, list[str]]]] = []
         for key in value.contexts:
             others = {
                 who: alike
                 for who, values in self._of.get(key, {}).items()
-                if who != subject and (alike := [other for other in values if _is_alike(value, key, other)])
+                if who != subject and (alike := [other for other in values if _decimals(other) == value.decimals])
             }
-            if others:
+            if others and (_is_specific(key) or _are_near(value, others)):
                 choices.append((key, others))
-        return next((choice for choice in choices if len(choice[1]) >= FEW), choices[0] if choices else None)
+        return next((choice for choice in choices if len(choice[1]) >= ENOUGH), choices[0] if choices else None)
 
     def changes(self, record: Record, rng: np.random.Generator) -> list[tuple[int, int, str]]:
         """Start, end and new text of each number of a note that other subjects' notes give a value for."""
@@ -117,8 +114,7 @@ class ValueSets:
         if not observed:
             return []
         donors = self._donors(observed, rng)
-        starts = sentence_starts(record.text)
-        middle = min(starts, key=lambda start: abs(start - [*observed][len(observed) // 2].start), default=0)
+        middle = _middle(record.text, [*observed])
         new, givers, turns = dict[MeasuredValue, str](), dict[MeasuredValue, str](), Counter[Key]()
         for value, (key, others) in observed.items():
             if value.in_course:
@@ -164,11 +160,17 @@ def measured_values(record: Record) -> list[MeasuredValue]:
     return values
 
 
+def _middle(text: str, values: Sequence[MeasuredValue]) -> int:
+    """The start of a sentence nearest to the middle value, with values on both sides; else the middle value's."""
+    middle = values[len(values) // 2].start
+    inner = [start for start in sentence_starts(text) if values[0].start < start <= values[-1].start]
+    return min(inner, key=lambda start: abs(start - middle), default=middle)
+
+
 def _measured(text: str, fact: Fact) -> MeasuredValue:
-    if course := _COURSE.search(text[: fact.start][-10:]):
-        return MeasuredValue(
-            fact.start, fact.end, fact.of(text), ((_COURSE_KIND, course.group(1).lower()),)
-        )  # fmt: skip
+    if course := _COURSE.search(text[max(0, fact.start - 10) : fact.start]):
+        key = _COURSE_KIND, course.group(1).lower()
+        return MeasuredValue(fact.start, fact.end, fact.of(text), (key,))
     pair = _PAIR.match(text, fact.end)
     whole = Fact(fact.start, pair.end() if pair else fact.end, fact.kind)
     contexts = dict.fromkeys(shorter_keys(words_around(text, whole)))
@@ -179,16 +181,21 @@ def _measured(text: str, fact: Fact) -> MeasuredValue:
     return MeasuredValue(whole.start, whole.end, whole.of(text), tuple(contexts))
 
 
-def _is_alike(value: MeasuredValue, key: Key, other: str) -> bool:
-    """True if another subject's value is of the same form, and near where one word, or no unit, names it."""
-    if not value.is_number or key[_KIND] == _COURSE_KIND:
+def _is_specific(key: Key) -> bool:
+    """True if a context says by itself what is measured."""
+    kind, *words = key
+    if kind == _PAIR_KIND:
+        kind, *words = words
+    several_words = sum(map(bool, words[:-1])) > 1
+    return kind == _COURSE_KIND or (kind != _LABEL_KIND and (several_words or bool(_TIME.fullmatch(words[-1]))))
+
+
+def _are_near(value: MeasuredValue, others: Mapping[str, list[str]]) -> bool:
+    """True if all values of a measurement are within a factor of two, or pairs."""
+    if not value.is_number:
         return True
-    if len(other.partition(".")[2]) != value.decimals:
-        return False
-    if key[_KIND] != _LABEL_KIND and sum(map(bool, key[1:-1])) > 1:
-        return True
-    own, near = float(value.text), float(other)
-    return own == near or (own > 0 and near > 0 and abs(log(near / own)) <= _FACTOR)
+    low, high = _range(value, others)
+    return high <= 2 * low
 
 
 def _from_donors(
@@ -227,6 +234,10 @@ def _in_ratio(value: MeasuredValue, first: MeasuredValue, new: str, others: Mapp
     low, high = _range(value, others)
     number = float(new) * float(value.text) / float(first.text) if float(first.text) else float(value.text)
     return f"{min(max(number, low), high):.{value.decimals}f}"
+
+
+def _decimals(number: str) -> int:
+    return len(number.partition(".")[2])
 
 
 def _range(value: MeasuredValue, others: Mapping[str, list[str]]) -> tuple[float, float]:
