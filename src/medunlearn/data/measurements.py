@@ -50,7 +50,7 @@ class Measurements:
             for fact in values_in(text):
                 key = words_around(text, fact)
                 holders[key, fact.of(text)].add(subject)
-                for shorter in _shorter_keys(key):
+                for shorter in shorter_keys(key):
                     if len(values[shorter]) < MOST:
                         values[shorter].setdefault(subject, fact.of(text))
         return values, holders
@@ -61,7 +61,7 @@ class Measurements:
         Measurements are matched by the longest context that leaves enough subjects: three, two or one word before
         the value, and always the one after it.
         """
-        for key in _shorter_keys(words_around(text, fact)):
+        for key in shorter_keys(words_around(text, fact)):
             others = [value for other, value in self._index[0].get(key, {}).items() if other != subject]
             if len(others) >= ENOUGH:
                 return others
@@ -74,7 +74,7 @@ class Measurements:
         counts.
         """
         counts = []
-        for key in _shorter_keys(words_around(text, fact)):
+        for key in shorter_keys(words_around(text, fact)):
             others = [value for other, value in self._index[0].get(key, {}).items() if other != subject]
             if others:
                 counts.append((others.count(fact.of(text)), len(others)))
@@ -85,6 +85,6 @@ class Measurements:
         return bool(self._index[1].get((words_around(text, fact), fact.of(text)), set()) - {subject})
 
 
-def _shorter_keys(key: Key) -> list[Key]:
+def shorter_keys(key: Key) -> list[Key]:
     """The words around a fact, with three, two and one word before it."""
     return [(key[0], *key[place:]) for place in range(1, _WORDS + 1) if key[_WORDS]]

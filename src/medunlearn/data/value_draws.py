@@ -78,6 +78,21 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
     yield from _format(draws, [endings[place] for place in centres.tolist()], decimals, rng)
 
 
+def numbers_near(centre: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
+    """Numbers around one subject's value of a measurement, with half the width of :func:`numbers_among`.
+
+    The centre itself is drawn, so that a small width keeps apart what the measurement keeps apart.
+
+    Args:
+        others: values of the measurement of at least two subjects.
+    """
+    decimals = _decimals(centre)
+    logs = [_log(float(value), decimals) for value in others]
+    width = min(SPREAD, 1.06 * float(np.std(logs, ddof=1)) * len(logs) ** -0.2) / 2
+    draws = _log(float(centre), decimals) + width * rng.standard_normal(count)
+    yield from _format(draws, [_last_digit_class(centre)] * count, decimals, rng)
+
+
 def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence[str] = ()) -> Iterator[str]:
     """ISO dates by a uniform shift; dates outside the years 1 to 9999 are dropped.
 

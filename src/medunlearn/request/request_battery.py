@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from medunlearn.config import ForgetSettings
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
+from medunlearn.request.baseline_check import baseline_fault
 from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import (
     Battery,
@@ -65,7 +66,14 @@ class RequestBattery:
             ),
             coverage=tuple(self._coverage(after)),
             problems=after.standings.problems,
+            baseline_fault=self.baseline_fault(before, after),
         )
+
+    def baseline_fault(self, *models: MeasuredModel) -> str | None:
+        """Why invented patients are no baseline for one of the models; None if they are, or if they are real."""
+        unseen = self.benchmarks.unseen
+        faults = (baseline_fault(model.standings, unseen) for model in models if self.benchmarks.has_invented)
+        return next(filter(None, faults), None)
 
     def costs(
         self, before: MeasuredModel, after: MeasuredModel, retrained: MeasuredModel | None

@@ -1,8 +1,6 @@
 """Benchmarks of a request: the one to unlearn on, and one of the patients of earlier requests.
 
-Without notes of unseen patients, such patients are invented: a retained patient's note with another identity and
-other values. No model has seen them, so its answers about them show its background level. Their values are drawn
-like alternatives, which are less common than real ones: a real unseen patient may rank a little higher.
+Without notes of unseen patients, such patients are invented (:mod:`~medunlearn.request.invented_patients`).
 """
 
 from __future__ import annotations
@@ -17,31 +15,25 @@ from pathlib import Path
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.forgetting import AUTOMATIC
-from medunlearn.data.alternatives import AlternativePool, pool_of
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
-from medunlearn.data.records import Fold, Record
+from medunlearn.data.records import Fold
 from medunlearn.data.splits import request, shuffled
 from medunlearn.data.storage import read_json, write_json
-from medunlearn.data.strangers import invent_strangers, redraw_values
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_columns import PATIENT
-from medunlearn.notes.note_probes import NoteProbes
 from medunlearn.progress import remark
 from medunlearn.request.case.ledger import EarlierRecords, RequestLedger, earlier_records
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.direct_probes import HospitalQuestions, with_direct_questions
-from medunlearn.seeds import generator
+from medunlearn.request.invented_patients import PREFIX, with_invented
 from medunlearn.study.benchmark_builds import save_new
 
 EARLIER = "earlier"
 BENCHMARK, EARLIER_BENCHMARK = "bench", "bench-earlier"
 """Folders below ``case-work/``."""
 PSEUDONYMS = "pseudonyms.json"
-PREFIX = "invented-"
-"""Of the ids of invented patients."""
-_POOL = 9
 PLANNED = 4
 """Further patients whose notes a plan takes for each one who is asked about."""
 CLOZES = 3
@@ -325,55 +317,3 @@ def _earlier(everybody: Benchmark, benchmark: Benchmark, before: EarlierRecords)
     )
     split = request(together.hierarchy, EARLIER, benchmark.subject_level, before.subjects)
     return replace(together, splits={EARLIER: split})
-
-
-def with_invented(
-    benchmark: Benchmark, count: int, settings: NotesSettings, *, without: Collection[str] = ()
-) -> Benchmark:
-    """The benchmark with notes of invented patients that no model is trained on, and probes of these.
-
-    Args:
-        count: most patients to invent, one per trained patient.
-        without: patients whose notes are not used.
-    """
-    level, pool = benchmark.subject_level, pool_of(benchmark, _POOL)
-    notes = {
-        record.groups[level]: record
-        for record in reversed(benchmark.records)
-        if record.fold == "train" and record.groups[level] not in without
-    }
-    existing_ids = {*benchmark.hierarchy.nodes(level), *benchmark.record}
-    ids = (name for number in range(1, 10**9) if (name := f"{PREFIX}{number:04d}") not in existing_ids)
-    patients = shuffled(notes, "invented patients", settings.seed)[:count]
-    invented = [
-        _invent_record(notes[patient], patient_id, level, pool, settings.seed)
-        for patient, patient_id in zip(patients, ids, strict=False)
-    ]
-    probes = replace(NoteProbes.of_settings(settings), prompts=())
-    questions = [question for record in invented for question in probes.of(record, {})]
-    splits = {
-        name: replace(split, retain=(*split.retain, *(record.groups[level] for record in invented)))
-        if split.level == level
-        else split
-        for name, split in benchmark.splits.items()
-    }
-    return replace(
-        benchmark,
-        records=(*benchmark.records, *invented),
-        questions=(*benchmark.questions, *questions),
-        splits=splits,
-        notes={**benchmark.notes, "invented patients": len(invented)},
-        folder=None,
-    )
-
-
-def _invent_record(record: Record, patient: str, level: str, pool: AlternativePool, seed: int) -> Record:
-    (stranger,) = invent_strangers(record, pool, 1, seed)
-    rng = generator("invented patient", seed, record.record_id)
-    values = {own.value: stranger.values.get(own.value, own.value) for own in record.identifiers}
-    text = redraw_values(stranger.replaced(record.text), rng, keep=tuple(values.values()))
-    identifiers = tuple(
-        replace(own, value=values[own.value]) for own in record.identifiers if values[own.value] in text
-    )
-    groups = {**record.groups, level: patient}
-    return Record(patient, text, groups, identifiers, fold="holdout")
