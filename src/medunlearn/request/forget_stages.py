@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medunlearn.data.deletion_requests import forget_records
+from medunlearn.errors import InputError
 from medunlearn.reports.write import free_folder, write_report
 from medunlearn.request.case.card_section import describe_requests
 from medunlearn.request.case.case_folder import CaseFolder, write_case
@@ -126,11 +127,20 @@ class TrialStages:
     request: ForgetRequest
 
     def begin(self, notes: RequestBenchmarks, target: Run, needed: bool) -> Search:
-        """The search before its first trial; over where there is nothing to try."""
+        """The search before its first trial; over where there is nothing to try.
+
+        Raises:
+            InputError: settings would be chosen beside invented patients who are not believable to the model.
+        """
         request, meter = self.request, self.request.meter(notes)
         is_measured = needed and meter.searches
         before = meter.choosing(target) if is_measured else None
         battery = RequestBattery(notes, request.settings)
+        if before is not None and (fault := battery.baseline_fault(before[1])):
+            raise InputError(
+                f"Settings cannot be chosen: {fault}. Name notes of patients whom the model never saw (--holdout), "
+                "or a method (--method counterfactual), which is one run without a choice."
+            )
         if not needed:
             request.say("nothing to forget: no way of asking finds the patient in the model; nothing is trained")
         search = TrialSearch(battery, meter, target, before, request.work, request.say)

@@ -66,13 +66,13 @@ class RequestBattery:
             ),
             coverage=tuple(self._coverage(after)),
             problems=after.standings.problems,
-            baseline_fault=self.baseline_fault(before, after),
+            baseline_fault=self.baseline_fault(before.standings, after.standings),
         )
 
-    def baseline_fault(self, *models: MeasuredModel) -> str | None:
+    def baseline_fault(self, *models: Standings) -> str | None:
         """Why invented patients are no baseline for one of the models; None if they are, or if they are real."""
         unseen = self.benchmarks.unseen
-        faults = (baseline_fault(model.standings, unseen) for model in models if self.benchmarks.has_invented)
+        faults = (baseline_fault(model, unseen) for model in models if self.benchmarks.has_invented)
         return next(filter(None, faults), None)
 
     def costs(
