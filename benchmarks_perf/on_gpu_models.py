@@ -1,0 +1,132 @@
+"""Models with random weights, made on their device, and what they are trained on and asked, for on_gpu.py."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from medunlearn.config import EvaluateSettings, TrainSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.fact_ranks import Facts
+from medunlearn.data.responses import ResponseStore
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences
+from medunlearn.models.light_tokenizer import LightTokenizer
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering
+from medunlearn.models.shape import shape_of
+from medunlearn.models.tiny import build_tiny
+from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
+from medunlearn.probes.material import rendering_for
+from medunlearn.study.cost.capacity import capacity_of
+from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.cost.memory import Precision
+from medunlearn.study.cost.model_pricing import ModelPricing
+from medunlearn.study.cost.sizes import TokenSizes
+from medunlearn.study.cost.throughput import DECODING, DEVICES, PASSES
+
+PATIENTS = 40
+"""Each has a note, and six questions to train on: 280 sequences, 70 of them in the forget set of random_25."""
+
+
+@cache
+def benchmark() -> Benchmark:
+    return build(AmnesiaSettings(synthetic=PATIENTS, note_length="long"))
+
+
+@cache
+def tokenizer() -> Any:
+    made = benchmark()
+    texts = [*(r.text for r in made.records), *(f"{q.question} {q.answer}" for q in made.questions)]
+    return build_tiny(texts, vocabulary=2048, width=16, layers=1).tokenizer
+
+
+@dataclass(frozen=True)
+class World:
+    """A model's shape, its benchmark and the plan's prices on one device."""
+
+    name: str
+    config: Mapping[str, Any]
+    device: str
+    weights: Precision
+    pricing: ModelPricing
+    memory: float
+    peak_products: float
+    new_tokens: int = 45
+    questions: int = 256
+    batch_size: int = 64
+    ranked: int = 10
+    compared: int = 2
+
+    @property
+    def benchmark(self) -> Benchmark:
+        return self.pricing.benchmark
+
+    @property
+    def precision(self) -> str:
+        """Of products: that of the settings' ``auto``, which needs no instructions for bf16 on a CPU."""
+        return "auto" if self.device == "cuda" else "fp32"
+
+    def rendering(self, context: Any) -> Rendering:
+        return replace(self.pricing.rendering, context=context)
+
+    def live(self) -> LanguageModel:
+        """A new model with random weights."""
+        kind = torch.bfloat16 if self.weights == "bf16" else torch.float32
+        torch.manual_seed(0)
+        with torch.device(self.device):
+            model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**self.config), dtype=kind)
+        # An answer ends at the tokenizer's EOS alone.
+        model.generation_config.eos_token_id = None
+        return LanguageModel(model.eval(), tokenizer(), self.name)
+
+    def ranks(self, live: LanguageModel, questions: Mapping[str, Facts], settings: EvaluateSettings) -> Any:
+        """Ranks of facts, as `evaluate` takes them."""
+        sequences = RankSequences(live.tokenizer, self.benchmark.record, self.pricing.rendering)
+        asked: Sequence[Any] = [self.benchmark.question[key] for key in questions]
+        with tempfile.TemporaryDirectory() as folder:
+            store = ResponseStore(Path(folder), {})
+            return FactRanker(live, sequences, store, settings.batch_size).of_questions(asked, questions)
+
+    def reset_peak(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+
+    def peak(self) -> int | None:
+        """Peak bytes of tensors since the last reset; None on a CPU."""
+        return torch.cuda.max_memory_allocated() if self.device == "cuda" else None
+
+    def planned_seconds(self, cost: Cost) -> float:
+        """Seconds by the plan: a share of the products, and of the bandwidth in decoding."""
+        sheet = next((own for key, own in DEVICES.items() if key == self.sheet), None)
+        read = cost.generated / self.batch_size * cost.memory.weights
+        decoding = read / (DECODING * sheet.bandwidth) if sheet else 0.0
+        return cost.flops / (PASSES * self.peak_products) + decoding
+
+    @property
+    def sheet(self) -> str | None:
+        """Name of the device in the plan's table."""
+        name = torch.cuda.get_device_name(0) if self.device == "cuda" else ""
+        return max((key for key in DEVICES if key in name), key=len, default=None)
+
+
+def world(name: str, config: Mapping[str, Any], device: str) -> World:
+    """The world of a shape; large models have weights in bf16, others those of the settings' default."""
+    from on_gpu_speed import peak_products
+
+    weights: Precision = "bf16" if config["hidden_size"] >= 2048 else "fp32"
+    trained = check(TrainSettings, {"model": name, "max_length": 1024})
+    sizes = TokenSizes(benchmark(), LightTokenizer(tokenizer().backend_tokenizer, None, {}))
+    fast: Precision = "bf16" if device == "cuda" else "fp32"
+    pricing = ModelPricing(sizes, shape_of(config), trained, rendering_for(trained), fast)
+    small = {"questions": 32, "batch_size": 16, "new_tokens": 4, "ranked": 1, "compared": 1} if name == "tiny" else {}
+    available = capacity_of(device, Path()).available
+    return World(name, config, device, weights, pricing, available, peak_products(device), **small)
