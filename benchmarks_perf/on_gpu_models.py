@@ -32,18 +32,16 @@ from medunlearn.study.cost.model_pricing import ModelPricing
 from medunlearn.study.cost.sizes import TokenSizes
 from medunlearn.study.cost.throughput import DECODING, DEVICES, PASSES
 
-PATIENTS = 40
-"""Each has a note, and six questions to train on: 280 sequences, 70 of them in the forget set of random_25."""
+
+@cache
+def benchmark(patients: int) -> Benchmark:
+    """Patients with a note and six questions to train on each; random_25 forgets a quarter of them."""
+    return build(AmnesiaSettings(synthetic=patients, note_length="long" if patients > 8 else "short"))
 
 
 @cache
-def benchmark() -> Benchmark:
-    return build(AmnesiaSettings(synthetic=PATIENTS, note_length="long"))
-
-
-@cache
-def tokenizer() -> Any:
-    made = benchmark()
+def tokenizer(patients: int) -> Any:
+    made = benchmark(patients)
     texts = [*(r.text for r in made.records), *(f"{q.question} {q.answer}" for q in made.questions)]
     return build_tiny(texts, vocabulary=2048, width=16, layers=1).tokenizer
 
@@ -59,6 +57,7 @@ class World:
     pricing: ModelPricing
     memory: float
     peak_products: float
+    patients: int = 40
     new_tokens: int = 45
     questions: int = 256
     batch_size: int = 64
@@ -85,7 +84,7 @@ class World:
             model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**self.config), dtype=kind)
         # An answer ends at the tokenizer's EOS alone.
         model.generation_config.eos_token_id = None
-        return LanguageModel(model.eval(), tokenizer(), self.name)
+        return LanguageModel(model.eval(), tokenizer(self.patients), self.name)
 
     def ranks(self, live: LanguageModel, questions: Mapping[str, Facts], settings: EvaluateSettings) -> Any:
         """Ranks of facts, as `evaluate` takes them."""
@@ -123,10 +122,12 @@ def world(name: str, config: Mapping[str, Any], device: str) -> World:
     from on_gpu_speed import peak_products
 
     weights: Precision = "bf16" if config["hidden_size"] >= 2048 else "fp32"
+    small = {"patients": 8, "questions": 32, "batch_size": 16, "new_tokens": 4, "ranked": 1, "compared": 1}
+    own = small if name == "tiny" else {"patients": 40}
     trained = check(TrainSettings, {"model": name, "max_length": 1024})
-    sizes = TokenSizes(benchmark(), LightTokenizer(tokenizer().backend_tokenizer, None, {}))
+    text = LightTokenizer(tokenizer(own["patients"]).backend_tokenizer, None, {})
     fast: Precision = "bf16" if device == "cuda" else "fp32"
+    sizes = TokenSizes(benchmark(own["patients"]), text)
     pricing = ModelPricing(sizes, shape_of(config), trained, rendering_for(trained), fast)
-    small = {"questions": 32, "batch_size": 16, "new_tokens": 4, "ranked": 1, "compared": 1} if name == "tiny" else {}
     available = capacity_of(device, Path()).available
-    return World(name, config, device, weights, pricing, available, peak_products(device), **small)
+    return World(name, config, device, weights, pricing, available, peak_products(device), **own)

@@ -11,6 +11,7 @@ from ranks import separate
 from scoring import plain
 from torch import Tensor
 
+from medunlearn.models.batching import is_out_of_memory, let_go
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.precision import autocast
 from medunlearn.models.sequences import TokenSequence
@@ -19,7 +20,6 @@ from medunlearn.training.batch_plan import micro_batches
 from medunlearn.training.trainable import choose_trainable, trained
 
 separate_ranks = separate
-transformers_scores_of = plain
 
 
 def padded(rows: Sequence[TokenSequence], pad: int, device: torch.device) -> dict[str, Tensor]:
@@ -37,7 +37,25 @@ def padded(rows: Sequence[TokenSequence], pad: int, device: torch.device) -> dic
 
 
 def transformers_steps(live: LanguageModel, world: Any, settings: Any) -> Any:
-    """Steps over the batches of a training, as transformers' Trainer takes them: accumulated, clipped, AdamW."""
+    """Steps over the batches of a training, as transformers' Trainer takes them: accumulated, clipped, AdamW.
+
+    Logits of all positions are in memory, so passes that fit are smaller than ours; they are halved until they do.
+    """
+    size, at = settings.micro_batch_size, None
+    while at is None:
+        try:
+            at = _steps(live, world, settings, size)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or size == 1:
+                raise
+        if at is None:
+            live.model.zero_grad(set_to_none=True)
+            let_go()
+            size //= 2
+    return at
+
+
+def _steps(live: LanguageModel, world: Any, settings: Any, size: int) -> Any:
     from on_gpu_speed import WARM, Measured, wait
 
     plan = phase_plans(world.benchmark, settings, live)["finetune"]
@@ -45,8 +63,7 @@ def transformers_steps(live: LanguageModel, world: Any, settings: Any) -> Any:
     model = choose_trainable(live.model, settings.trainable).train()
     parameters = list(trained(model).values())
     optimizer = torch.optim.AdamW(parameters, lr=loop.lr, weight_decay=loop.weight_decay, fused=True)
-    # What fits into a pass is less than ours, whose logits are not all in memory.
-    size, seconds, tokens, losses = min(settings.micro_batch_size, 4), list[float](), list[int](), list[float]()
+    seconds, tokens, losses = list[float](), list[int](), list[float]()
     for number in range(plan.steps):
         wait()
         started, step = time.perf_counter(), plan.step(number)

@@ -21,6 +21,7 @@ from on_gpu_models import World, world
 from on_gpu_others import transformers_answers, transformers_scores, transformers_steps
 
 from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings, check
+from medunlearn.errors import MedunlearnError
 from medunlearn.generation.decode import decode
 from medunlearn.methods.protocol import AlternativesMethod, default_trainable
 from medunlearn.models.layouts import LayoutProbe, decoder_of
@@ -40,8 +41,6 @@ from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable
 
 WARM = 2
-BATCH = 40
-"""Sequences of a step of training; an unlearning step has a quarter on each side."""
 SPLIT = "random_25"
 LAYER = 7
 ROOM = 0.9
@@ -90,6 +89,7 @@ class Measured:
         tokens: of a timed step, of each sequence whole.
         micro_batch_size: the smallest used.
         loss: of the first step.
+        note: error after which the steps were over.
     """
 
     before: float
@@ -97,6 +97,7 @@ class Measured:
     tokens: float
     micro_batch_size: int
     loss: float
+    note: str = ""
 
     @property
     def step(self) -> float:
@@ -116,9 +117,11 @@ class Job:
         common = {"lr": lr, "schedule": "constant", "warmup_ratio": 0.0, "epochs": 1, "max_length": 1024}
         common |= {"weights": world.weights, "precision": world.precision}
         if "method" in self.settings:
-            own = {"split": SPLIT, "batch_size": BATCH // 4, **self.settings}
+            own = {"split": SPLIT, "batch_size": world.patients // 4, **self.settings}
             return check(UnlearnSettings, {**common, **own})
-        own = {"model": world.name, "pretrain_epochs": 0, "batch_size": BATCH, **self.settings}
+        own = {"model": world.name, "pretrain_epochs": 0, "batch_size": world.patients, **self.settings}
+        if self.settings.get("train_on") == "records":
+            own["batch_size"] = max(1, world.patients // 8)
         return check(TrainSettings, {**common, **own})
 
 
@@ -165,6 +168,7 @@ def train(job: Job, world: World, report: Any) -> None:
             "plan GiB": cost.memory.total / GIB if of_engine else None,
             "plan / peak": cost.memory.total / peak if peak and of_engine else None,
             "first loss": measured.loss,
+            "note": measured.note,
         },
     )
     if job.way == "engine":
@@ -204,13 +208,19 @@ def by_engine(live: LanguageModel, world: World, settings: Settings, way: str) -
         ends.append(time.perf_counter())
         rows.append(row)
 
-    train_loop(live.model, pad, objective, plan, loop, reference=reference, on_step=on_step)
+    note = ""
+    try:
+        train_loop(live.model, pad, objective, plan, loop, reference=reference, on_step=on_step)
+    except MedunlearnError as error:
+        if len(rows) <= WARM:
+            raise
+        note = f"{type(error).__name__}: {error}"[:200]
     # The last step of an epoch may have fewer sequences.
     full = [place for place in range(WARM, len(rows)) if rows[place]["tokens"] > 0.5 * rows[0]["tokens"]]
     steps = [ends[place] - ends[place - 1] for place in full]
     tokens = sum(rows[place]["tokens"] for place in full) / len(full)
     smallest = min(row["micro_batch_size"] for row in rows)
-    return Measured(before, steps, tokens, smallest, rows[0]["loss"])
+    return Measured(before, steps, tokens, smallest, rows[0]["loss"], note)
 
 
 def _unlearning_plan(live: LanguageModel, world: World, settings: UnlearnSettings, method: Any) -> Plan:
@@ -270,9 +280,9 @@ def rank(world: World, report: Any) -> None:
     from medunlearn.probes.rank_plan import rank_plan
 
     live, pricing = world.live(), world.pricing
-    settings = check(EvaluateSettings, {"split": SPLIT, "metrics": ["fact_rank"], "batch_size": world.batch_size,
+    settings = check(EvaluateSettings, {"split": SPLIT, "metrics": ["rank"], "batch_size": world.batch_size,
                                         "weights": world.weights, "ranked": world.ranked})  # fmt: skip
-    plan = rank_plan(world.benchmark, SPLIT, settings, ["fact_rank"])
+    plan = rank_plan(world.benchmark, SPLIT, settings, ["rank"])
     cost, facts = pricing.ranking(settings), sum(map(len, plan.questions.values()))
     _passes(world, report, "ranks", lambda: world.ranks(live, plan.questions, settings), facts, cost, unit="facts")
     few = [world.benchmark.question[key] for key in list(plan.questions)[: world.compared]]
@@ -282,7 +292,13 @@ def rank(world: World, report: Any) -> None:
 
 
 def _passes(
-    world: World, report: Any, job: str, work: Callable[[], Any], count: float, cost: Cost | None, unit: str = "tokens"
+    world: World,
+    report: Any,
+    job: str,
+    work: Callable[[], Any],
+    count: float,
+    cost: Cost | None,
+    unit: str = "tokens",
 ) -> None:
     world.reset_peak()
     seconds, peak = seconds_of(work), world.peak()
@@ -304,7 +320,7 @@ def _passes(
     )
 
 
-def jobs(layers: int) -> list[Job]:
+def jobs(layers: int, *, large: bool = False) -> list[Job]:
     """Trainings, most valuable first."""
     layer = min(LAYER, layers - 1)
     listed = [
@@ -318,10 +334,13 @@ def jobs(layers: int) -> list[Job]:
         Job("train, 8-bit moments", {"optimizer": "adamw_8bit"}),
         Job("train, padded", {}, "padded"),
         Job("npo, lora", {"method": "npo", "trainable": "lora:16"}),
-        Job("train, records alone", {"train_on": "records", "batch_size": BATCH // 4}),
+        Job("train, records alone", {"train_on": "records"}),
         Job("train, moments on the host", {"offload": "optimizer"}),
     ]
-    return [job for job in listed if job.settings.get("optimizer") != "adamw_8bit" or find_spec("bitsandbytes")]
+    if not find_spec("bitsandbytes"):
+        listed = [job for job in listed if job.settings.get("optimizer") != "adamw_8bit"]
+    # Their step on the host's cores would take the time of all other jobs of a large model.
+    return [job for job in listed if not large or "offload" not in job.settings]
 
 
 def speed_parts(device: str, *, tiny: bool) -> list[tuple[str, float, Callable[[Any], None]]]:
@@ -331,7 +350,7 @@ def speed_parts(device: str, *, tiny: bool) -> list[tuple[str, float, Callable[[
     for name, config in shapes.items():
         needs = 15.0 if name == "llama3-8b" else 6.0
         make = partial(world, name, _Frozen(config), device)
-        for order, job in enumerate(jobs(config["num_hidden_layers"])):
+        for order, job in enumerate(jobs(config["num_hidden_layers"], large=name == "llama3-8b")):
             parts.append((f"{name} {job.name}", needs, order, partial(_run, partial(train, job), make)))
         for order, (title, work) in enumerate({"scoring": score, "generation": generate, "ranks": rank}.items()):
             parts.append((f"{name} {title}", needs, 2 + order, partial(_run, work, make)))
