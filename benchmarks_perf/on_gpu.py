@@ -1,4 +1,4 @@
-"""What only a GPU shows, in one call: equality with the CPU, speed and peak memory beside the plan's forecast.
+"""What only a GPU shows, in one call: equality with the CPU, the commands, speed and memory beside the plan's.
 
 Each part writes its rows to OUT/on_gpu.json and OUT/on_gpu.md as soon as they are there; a part that fails leaves
 its error, and a part for which too little time is left is skipped. Models have random weights, and the benchmark is
@@ -23,13 +23,14 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from page_tables import markdown
 
-FIRST = 6
-"""Families that are compared before anything is timed."""
+FIRST, CORE = 6, 12
+"""Families that are compared before anything is timed, and what is timed before the commands are tried."""
 LEAST = 1.2
 """A part is begun if so many times the seconds that it is expected to take are left."""
 
@@ -67,8 +68,8 @@ def _shown(value: Any) -> str:
     return str(value).replace("|", "/").replace("\n", " ")
 
 
-class OutOfTimeError(Exception):
-    """The whole run's time is over."""
+class OutOfTimeError(BaseException):
+    """The run's time is over; no handler of a part takes it for a failure of a step."""
 
 
 @dataclass
@@ -117,7 +118,7 @@ def run_parts(parts: Sequence[Part], report: Report, clock: Clock) -> None:
             with clock.alarm():
                 part.work(report)
             state = "done"
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, OutOfTimeError) as error:
             state, trace = f"failed: {type(error).__name__}: {error}"[:300], traceback.format_exc()[-4000:]
         # Out of the except clause: the error's traceback holds the model.
         release()
@@ -164,13 +165,15 @@ def _driver() -> str | None:
 
 def all_parts(device: str, tiny: bool) -> list[Part]:
     """The parts, most valuable first."""
+    from on_gpu_commands import commands
     from on_gpu_equality import equality_parts
     from on_gpu_speed import speed_parts
 
     parts = [Part("machine", 5, lambda report: machine(report, device))]
     equality, speed = equality_parts(device), speed_parts(device, tiny=tiny)
     # Further families come last.
-    ordered = [*equality[:FIRST], *speed, *equality[FIRST:]]
+    together = ("commands", 60.0, partial(commands, device))
+    ordered = [*equality[:FIRST], *speed[:CORE], together, *speed[CORE:], *equality[FIRST:]]
     return parts + [Part(*part) for part in ordered]
 
 

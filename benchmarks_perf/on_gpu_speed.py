@@ -326,12 +326,14 @@ def jobs(layers: int, *, large: bool = False) -> list[Job]:
     listed = [
         Job("train", {}),
         Job("npo", {"method": "npo"}),
-        Job("train by transformers", {}, "transformers"),
         Job("train, lora", {"trainable": "lora:16"}),
+        Job("train, lora by transformers", {"trainable": "lora:16"}, "transformers"),
         Job("rmu", {"method": "rmu", "arguments": {"layer": layer}}),
         Job("counterfactual", {"method": "counterfactual", "context": "closed_book", "train_on": "questions"}),
         Job("train, checkpointing", {"gradient_checkpointing": True}),
         Job("train, 8-bit moments", {"optimizer": "adamw_8bit"}),
+        Job("train, lora, padded", {"trainable": "lora:16"}, "padded"),
+        Job("train by transformers", {}, "transformers"),
         Job("train, padded", {}, "padded"),
         Job("npo, lora", {"method": "npo", "trainable": "lora:16"}),
         Job("train, records alone", {"train_on": "records"}),
@@ -339,8 +341,10 @@ def jobs(layers: int, *, large: bool = False) -> list[Job]:
     ]
     if not find_spec("bitsandbytes"):
         listed = [job for job in listed if job.settings.get("optimizer") != "adamw_8bit"]
-    # Their step on the host's cores would take the time of all other jobs of a large model.
-    return [job for job in listed if not large or "offload" not in job.settings]
+    # A step on the host's cores would take the time of all other jobs of a large model, and a pass of it has room for
+    # a single sequence, where nothing can be packed.
+    small = [job for job in listed if "offload" in job.settings or (not job.settings and job.way != "engine")]
+    return [job for job in listed if not large or job not in small]
 
 
 def speed_parts(device: str, *, tiny: bool) -> list[tuple[str, float, Callable[[Any], None]]]:
