@@ -1,4 +1,4 @@
-"""The commands on a device, end to end with the tiny model, for on_gpu.py: that they run, and give the CPU's numbers.
+"""The commands on a device, end to end with the tiny model, for on_gpu.py: they run, and give the CPU's numbers.
 
 Training, unlearning by every kind of method, and attacks run on the device. Each model is then evaluated there and,
 in a copy of its folder, on the CPU.
@@ -51,7 +51,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 ATTACKS = ("membership", "cumulative", "relearning", "quantization", "sampling")
 METRICS = ["rouge_l", "em", "answer_probability", "truth_ratio", "rank"]
-KEYS = ["item", "side", "fold", "context"]
+KEYS = ["item", "side", "fold"]
 
 
 def commands(device: str, report: Any) -> None:

@@ -86,6 +86,9 @@ OBJECTIVES: dict[str, Callable[[], Objective]] = {
 }
 
 
+Array = np.ndarray[Any, Any]
+
+
 @dataclass(frozen=True)
 class Material:
     """A benchmark and a model of one family on the CPU in fp32, with what it is asked."""
@@ -98,17 +101,17 @@ class Material:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a model gives on one device at one precision."""
+    """What a model gives on one device at one precision; losses and gradients by objective."""
 
-    log_probs: np.ndarray[Any, Any]
+    log_probs: Array
     facts: tuple[tuple[float, ...], ...]
     ranks: tuple[int | None, ...]
-    losses: np.ndarray[Any, Any]
-    gradients: np.ndarray[Any, Any]
+    losses: Mapping[str, Array]
+    gradients: Mapping[str, Array]
     answers: tuple[tuple[int, ...], ...]
 
     @property
-    def likelihoods(self) -> np.ndarray[Any, Any]:
+    def likelihoods(self) -> Array:
         return np.array([value for own in self.facts for value in own])
 
 
@@ -179,12 +182,9 @@ def outputs(material: Material, device: str, kind: torch.dtype) -> Outputs:
     answers = [
         answer.tokens for _, answer in sorted((pair for batch in decoded for pair in batch), key=lambda p: p[0])
     ]
-    losses, slopes = [], []
-    for make in OBJECTIVES.values():
-        terms, slope = _step(material, device, kind, make())
-        losses += terms
-        slopes.append(slope)
-    return Outputs(np.array(log_probs), facts, ranks, np.array(losses), np.concatenate(slopes), tuple(answers))
+    steps = {name: _step(material, device, kind, make()) for name, make in OBJECTIVES.items()}
+    losses, slopes = ({name: step[place] for name, step in steps.items()} for place in (0, 1))
+    return Outputs(np.array(log_probs), facts, ranks, losses, slopes, tuple(answers))
 
 
 def _on(live: LanguageModel, device: str, kind: torch.dtype) -> LanguageModel:
@@ -210,9 +210,7 @@ def _ranks(material: Material, live: LanguageModel) -> tuple[tuple[tuple[float, 
     return facts_rated, tuple(rank.rank for own in ranks.values() for rank in own)
 
 
-def _step(
-    material: Material, device: str, kind: torch.dtype, objective: Objective
-) -> tuple[list[float], np.ndarray[Any, Any]]:
+def _step(material: Material, device: str, kind: torch.dtype, objective: Objective) -> tuple[Array, Array]:
     """Terms of an optimizer step, and the gradient by all parameters in one row."""
     wide = torch.float32 if kind == torch.bfloat16 else kind
     precision: Precision = "bf16" if kind == torch.bfloat16 else "fp32"
@@ -238,7 +236,7 @@ def _step(
     )
     terms = gradients(training, plan.step(0), 0).terms
     slopes = [(torch.zeros_like(t) if t.grad is None else t.grad).flatten().double().cpu() for t in parts.values()]
-    return list(terms.values()), torch.cat(slopes).numpy()
+    return np.array(list(terms.values())), torch.cat(slopes).numpy()
 
 
 def compare(name: str, device: str, report: Any) -> None:
@@ -249,39 +247,58 @@ def compare(name: str, device: str, report: Any) -> None:
         for precision, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
             here, there = outputs(material, "cpu", kind), outputs(material, device, kind)
             for quantity in ("log_probs", "likelihoods", "losses", "gradients"):
-                truth, ours, theirs = (getattr(each, quantity) for each in (exact, here, there))
-                own, other, apart = (
-                    _apart(quantity, *pair) for pair in ((truth, ours), (truth, theirs), (ours, theirs))
-                )
-                # One rounding of the largest value is the least, where the CPU happened to make none.
-                bound = SLACK * max(own, float(torch.finfo(kind).eps) / 2 * _size(quantity, truth))
+                each = [getattr(own, quantity) for own in (exact, here, there)]
+                rows = [(quantity.replace("_", "-"), *each)]
+                if isinstance(each[0], Mapping):
+                    rows = [(f"{quantity} of {own}", *(values[own] for values in each)) for own in each[0]]
+                differences = [_Difference.of(title, kind, *values) for title, *values in rows]
+                worst = max(differences, key=lambda difference: difference.device / difference.bound)
                 report.add(
                     "equality",
                     family=name,
                     precision=precision,
-                    quantity=quantity.replace("_", "-"),
-                    **{"CPU to device": apart, "device to fp64": other, "CPU to fp64": own, "bound": bound},
-                    within=other <= bound,
+                    quantity=worst.quantity,
+                    **{"device to CPU": worst.apart, "device to fp64": worst.device, "CPU to fp64": worst.own},
+                    bound=worst.bound,
+                    within=worst.device <= worst.bound,
                 )
             _compare_choices(name, precision, material, exact, here, there, report)
 
 
-def _apart(quantity: str, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
-    """Largest difference; of gradients the norm of the difference by the norm of the first."""
-    if quantity == "gradients":
-        return float(np.linalg.norm(first - second) / np.linalg.norm(first))
+@dataclass(frozen=True)
+class _Difference:
+    """Errors of the CPU and of the device at a precision, and between the two."""
+
+    quantity: str
+    own: float
+    device: float
+    apart: float
+    bound: float
+
+    @staticmethod
+    def of(quantity: str, kind: torch.dtype, exact: Array, here: Array, there: Array) -> _Difference:
+        apart = _relative if quantity.startswith("gradients") else _largest
+        own = apart(exact, here)
+        # One rounding of the largest value is the least, where the CPU happened to make none.
+        size = 1.0 if apart is _relative else float(np.abs(exact).max())
+        bound = SLACK * max(own, float(torch.finfo(kind).eps) / 2 * size)
+        return _Difference(quantity, own, apart(exact, there), apart(here, there), bound)
+
+
+def _largest(first: Array, second: Array) -> float:
     return float(np.abs(first - second).max())
 
 
-def _size(quantity: str, truth: np.ndarray[Any, Any]) -> float:
-    return 1.0 if quantity == "gradients" else float(np.abs(truth).max())
+def _relative(first: Array, second: Array) -> float:
+    """Norm of a difference by that of the first."""
+    return float(np.linalg.norm(first - second) / np.linalg.norm(first))
 
 
 def _compare_choices(
     name: str, precision: str, material: Material, exact: Outputs, here: Outputs, there: Outputs, report: Any
 ) -> None:
     """Ranks and greedy answers: how many are the CPU's, and whether the others are ties at this precision."""
-    error = SLACK * _apart("likelihoods", exact.likelihoods, here.likelihoods)
+    error = SLACK * _largest(exact.likelihoods, here.likelihoods)
     moves = [abs(_rank(a) - _rank(b)) for a, b in zip(exact.facts, there.facts, strict=True)]
     ties = [sum(abs(other - own[0]) <= 2 * error for other in own[1:]) for own in exact.facts]
     report.add(
@@ -293,7 +310,7 @@ def _compare_choices(
         **{"furthest from fp64": max(moves, default=0)},
         within=all(move <= tie for move, tie in zip(moves, ties, strict=True)),
     )
-    error = SLACK * _apart("log_probs", exact.log_probs, here.log_probs)
+    error = SLACK * _largest(exact.log_probs, here.log_probs)
     gaps = [
         gap for gap in map(partial(_gap, material), range(len(here.answers)), here.answers, there.answers) if gap
     ]

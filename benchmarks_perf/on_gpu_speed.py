@@ -341,15 +341,18 @@ def jobs(layers: int, *, large: bool = False) -> list[Job]:
     ]
     if not find_spec("bitsandbytes"):
         listed = [job for job in listed if job.settings.get("optimizer") != "adamw_8bit"]
-    # A step on the host's cores would take the time of all other jobs of a large model, and a pass of it has room for
-    # a single sequence, where nothing can be packed.
+    # A step on the host's cores would take the time of all other jobs of a large model; and where all of it is
+    # trained, a pass has room for a single sequence, and nothing can be packed.
     small = [job for job in listed if "offload" in job.settings or (not job.settings and job.way != "engine")]
     return [job for job in listed if not large or job not in small]
 
 
 def speed_parts(device: str, *, tiny: bool) -> list[tuple[str, float, Callable[[Any], None]]]:
     """A part for each job of each model: name, seconds, work."""
-    shapes = {"tiny": SHAPES["tiny"]} if tiny else {"smollm2-135m": SHAPES["smollm2"], "llama3-8b": LLAMA3_8B}
+    small = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    shapes = (
+        {"tiny": SHAPES["tiny"] | small} if tiny else {"smollm2-135m": SHAPES["smollm2"], "llama3-8b": LLAMA3_8B}
+    )
     parts: list[tuple[str, float, int, Callable[[Any], None]]] = []
     for name, config in shapes.items():
         needs = 15.0 if name == "llama3-8b" else 6.0
