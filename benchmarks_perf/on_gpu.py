@@ -31,6 +31,7 @@ from page_tables import markdown
 
 FIRST, CORE = 6, 12
 """Families that are compared before anything is timed, and what is timed before the commands are tried."""
+FILES = "on_gpu"
 LEAST = 1.2
 """A part is begun if so many times the seconds that it is expected to take are left."""
 
@@ -46,8 +47,8 @@ class Report:
         self.tables.setdefault(table, []).append(row)
         print(f"{table}: {json.dumps(row, default=str)}"[:2000], flush=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        self._write("on_gpu.json", json.dumps(self.tables, indent=1, default=str))
-        self._write("on_gpu.md", "\n\n".join(f"## {name}\n\n{_page(rows)}" for name, rows in self.tables.items()))
+        self._write(f"{FILES}.json", json.dumps(self.tables, indent=1, default=str))
+        self._write(f"{FILES}.md", "\n\n".join(f"## {name}\n\n{_page(rows)}" for name, rows in self.tables.items()))
 
     def _write(self, name: str, text: str) -> None:
         part = self.out / f"{name}.part"

@@ -28,6 +28,7 @@ from medunlearn.models.layouts import LayoutProbe, decoder_of
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
+from medunlearn.models.shape import shape_of
 from medunlearn.probes.material import loop_settings, phase_plans
 from medunlearn.study.alternative_answers import SIDE, with_alternatives
 from medunlearn.study.cost.formulas import Cost
@@ -41,7 +42,6 @@ from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import choose_trainable
 
 WARM = 2
-SPLIT = "random_25"
 LAYER = 7
 ROOM = 0.9
 """Share of the device's memory that a job may be forecast to take."""
@@ -117,7 +117,7 @@ class Job:
         common = {"lr": lr, "schedule": "constant", "warmup_ratio": 0.0, "epochs": 1, "max_length": 1024}
         common |= {"weights": world.weights, "precision": world.precision}
         if "method" in self.settings:
-            own = {"split": SPLIT, "batch_size": world.patients // 4, **self.settings}
+            own = {"split": world.split, "batch_size": world.patients // 4, **self.settings}
             return check(UnlearnSettings, {**common, **own})
         own = {"model": world.name, "pretrain_epochs": 0, "batch_size": world.patients, **self.settings}
         if self.settings.get("train_on") == "records":
@@ -255,7 +255,7 @@ def generate(world: World, report: Any) -> None:
     live, pricing, new = world.live(), world.pricing, world.new_tokens
     questions = world.benchmark.questions[: world.questions]
     rows = [live.question_sequence(q, world.benchmark.record[q.record_id], pricing.rendering) for q in questions]
-    settings = check(EvaluateSettings, {"split": SPLIT, "max_new_tokens": new, "batch_size": world.batch_size,
+    settings = check(EvaluateSettings, {"split": world.split, "max_new_tokens": new, "batch_size": world.batch_size,
                                         "weights": world.weights})  # fmt: skip
     lengths = pricing.sizes.of_questions(questions, pricing.rendering)
     cost = pricing.answering(questions, settings)
@@ -280,9 +280,9 @@ def rank(world: World, report: Any) -> None:
     from medunlearn.probes.rank_plan import rank_plan
 
     live, pricing = world.live(), world.pricing
-    settings = check(EvaluateSettings, {"split": SPLIT, "metrics": ["rank"], "batch_size": world.batch_size,
+    settings = check(EvaluateSettings, {"split": world.split, "metrics": ["rank"], "batch_size": world.batch_size,
                                         "weights": world.weights, "ranked": world.ranked})  # fmt: skip
-    plan = rank_plan(world.benchmark, SPLIT, settings, ["rank"])
+    plan = rank_plan(world.benchmark, world.split, settings, ["rank"])
     cost, facts = pricing.ranking(settings), sum(map(len, plan.questions.values()))
     _passes(world, report, "ranks", lambda: world.ranks(live, plan.questions, settings), facts, cost, unit="facts")
     few = [world.benchmark.question[key] for key in list(plan.questions)[: world.compared]]
@@ -350,16 +350,18 @@ def jobs(layers: int, *, large: bool = False) -> list[Job]:
 def speed_parts(device: str, *, tiny: bool) -> list[tuple[str, float, Callable[[Any], None]]]:
     """A part for each job of each model: name, seconds, work."""
     small = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    shapes = (
-        {"tiny": SHAPES["tiny"] | small} if tiny else {"smollm2-135m": SHAPES["smollm2"], "llama3-8b": LLAMA3_8B}
-    )
+    shapes = {"tiny": SHAPES["tiny"] | small, "tiny-qwen": TINY_QWEN}
+    if not tiny:
+        shapes = {"smollm2-135m": SHAPES["smollm2"], "llama3-8b": LLAMA3_8B, "qwen2.5-vl-7b": QWEN}
+    passes = {"scoring": score, "generation": generate, "ranks": rank}
     parts: list[tuple[str, float, int, Callable[[Any], None]]] = []
     for name, config in shapes.items():
-        needs = 15.0 if name == "llama3-8b" else 6.0
-        make = partial(world, name, _Frozen(config), device)
-        for order, job in enumerate(jobs(config["num_hidden_layers"], large=name == "llama3-8b")):
+        large, make = name in LARGE, partial(world, name, _Frozen(config), device)
+        needs, layers = 15.0 if large else 6.0, shape_of(config).layers
+        listed = [job for job in jobs(layers, large=large) if "vision_config" not in config or job.name in PICTURED]
+        for order, job in enumerate(listed):
             parts.append((f"{name} {job.name}", needs, order, partial(_run, partial(train, job), make)))
-        for order, (title, work) in enumerate({"scoring": score, "generation": generate, "ranks": rank}.items()):
+        for order, (title, work) in enumerate(passes.items() if "vision_config" not in config else ()):
             parts.append((f"{name} {title}", needs, 2 + order, partial(_run, work, make)))
     # The first jobs of each model come before the later ones of any.
     return [(name, needs, work) for name, needs, _, work in sorted(parts, key=lambda part: part[2])]
@@ -377,8 +379,36 @@ class _Frozen(dict[str, Any]):
         return hash(repr(sorted(self.items())))
 
 
+LARGE, PICTURED = ("llama3-8b", "qwen2.5-vl-7b"), ("train, lora", "npo, lora")
 LLAMA3_8B: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False,
     "max_position_embeddings": 8192,
+}  # fmt: skip
+QWEN: dict[str, Any] = {
+    "model_type": "qwen2_5_vl",
+    "tie_word_embeddings": False,
+    "text_config": {
+        "model_type": "qwen2_5_vl_text", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+        "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+        "tie_word_embeddings": False,
+    },
+    "vision_config": {
+        "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "patch_size": 14,
+        "spatial_merge_size": 2, "out_hidden_size": 3584, "fullatt_block_indexes": [7, 15, 23, 31],
+        "window_size": 112,
+    },
+}  # fmt: skip
+TINY_QWEN: dict[str, Any] = {
+    **QWEN,
+    "text_config": {
+        **QWEN["text_config"], "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2100,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]},
+    },
+    "vision_config": {
+        **QWEN["vision_config"], "depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2,
+        "out_hidden_size": 32, "fullatt_block_indexes": [1],
+    },
 }  # fmt: skip
