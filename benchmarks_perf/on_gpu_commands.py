@@ -116,7 +116,8 @@ def _evaluate(run: Run, bench: Any, device: str, copy: Path) -> str:
 
 def _scores(folder: Path) -> pd.DataFrame:
     """All score tables below a folder."""
-    return pd.concat([pd.read_parquet(file) for file in sorted(folder.rglob(FILE))], ignore_index=True)
+    tables = [pd.read_parquet(file) for file in sorted(folder.rglob(FILE))]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def _attack(target: Run, bench: Any, device: str, name: str) -> str:
