@@ -52,12 +52,13 @@ def separate(
             for number, row in enumerate(rows):
                 ids[number, : len(row.ids)] = torch.tensor(row.ids)
                 seen[number, : len(row.ids)] = 1
-            logits = language_model.model(input_ids=ids, attention_mask=seen, use_cache=False).logits
+            shown = {"input_ids": ids.to(language_model.device), "attention_mask": seen.to(language_model.device)}
+            logits = language_model.model(**shown, use_cache=False).logits
             said = logits.float().log_softmax(-1)
             likelihoods = []
             for number, row in enumerate(rows):
                 at = said[number, row.scored_from - 1 : len(row.ids) - 1]
-                targets = torch.tensor(row.ids[row.scored_from :])
+                targets = torch.tensor(row.ids[row.scored_from :], device=said.device)
                 likelihoods.append(math.fsum(at.gather(1, targets[:, None]).flatten().tolist()))
             true, *others = likelihoods
             ranks[question.question_id, place] = 1 + sum(

@@ -32,10 +32,11 @@ def plain(model: Any, chosen: Sequence[TokenSequence], batch_size: int) -> list[
         for row, sequence in enumerate(part):
             ids[row, : len(sequence.ids)] = torch.tensor(sequence.ids)
             attention[row, : len(sequence.ids)] = 1
-        said = model(input_ids=ids, attention_mask=attention, use_cache=False).logits.float().log_softmax(-1)
+        shown = {"input_ids": ids.to(model.device), "attention_mask": attention.to(model.device)}
+        said = model(**shown, use_cache=False).logits.float().log_softmax(-1)
         for row, sequence in enumerate(part):
             rows = said[row, sequence.scored_from - 1 : len(sequence.ids) - 1]
-            targets = torch.tensor(sequence.ids[sequence.scored_from :])
+            targets = torch.tensor(sequence.ids[sequence.scored_from :], device=said.device)
             hits = (rows.argmax(1) == targets).tolist()
             found.append((rows.gather(1, targets[:, None]).squeeze(1).tolist(), hits))
     return found
