@@ -102,7 +102,8 @@ class ValueSets:
             if len(others) >= ENOUGH and (_is_specific(key) or _are_near(value, others)):
                 return key, others
         whole = value.contexts[0] if value.contexts else None
-        others = self._others(value, whole, subject) if whole and _is_specific(whole) else {}
+        known = whole is not None and not value.in_course and _is_specific(whole)
+        others = self._others(value, whole, subject) if whole and known else {}
         return (whole, others) if whole and others else None
 
     def _others(self, value: MeasuredValue, key: Key, subject: str) -> dict[str, list[str]]:
