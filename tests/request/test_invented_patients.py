@@ -48,7 +48,7 @@ def public_texts(path: Path, texts: list[str]) -> Path:
         table = csv.writer(file)
         table.writerow(("note_id", "patient_id", "note"))
         numbered = [text for text in dict.fromkeys(texts) if len(re.findall(r"\d+", text)) > 1]
-        table.writerows((place, f"q{place}", text) for place, text in enumerate(numbered[:40]))
+        table.writerows((place, f"q{place}", text) for place, text in enumerate(numbered[:300]))
     return path
 
 

@@ -6,7 +6,7 @@ another donor. What neither of them has is drawn from one more subject each; wha
 
 - A value is smoothed like an alternative, with the width that the measurement's spread gives, and stays between the
   smallest and largest observed one. If few subjects have the measurement, or differ in it (a dose), the donor's own
-  value is taken: like any value that two subjects share, it is no fact to rank.
+  value is taken, or the note's stays: like any value that two subjects share, it is no fact to rank.
 - A value that is measured again ("falling, 9.8") has the first one's donor, or keeps its ratio to the first.
 - Days and weeks of a course ("on day 24") are those of one donor, in the note's order.
 - Ages, times of day and dates are left alone: they go with the dates (:mod:`medunlearn.data.date_shifts`).
@@ -91,21 +91,27 @@ class ValueSets:
         self._of: Mapping[Key, Mapping[str, list[str]]] = by_subject
 
     def observed(self, value: MeasuredValue, subject: str) -> tuple[Key, Mapping[str, list[str]]] | None:
-        """A value's measurement and its values by other subject; None if nobody else has it.
+        """A value's measurement and its values by other subject; None if too few have it.
 
-        The most specific context that enough subjects have, else that any other has. A single word names a
-        measurement with a unit of time, and otherwise, like a label in any unit, if all its values are near.
+        The most specific context that enough subjects have, else the whole one if any other has it: in other words,
+        a value of a few would be a fact to rank that a model was trained on. A single word names a measurement with
+        a unit of time, and otherwise, like a label in any unit, if all its values are near.
         """
-        choices: list[tuple[Key, Mapping[str, list[str]]]] = []
         for key in value.contexts:
-            others = {
-                who: alike
-                for who, values in self._of.get(key, {}).items()
-                if who != subject and (alike := [other for other in values if _decimals(other) == value.decimals])
-            }
-            if others and (_is_specific(key) or _are_near(value, others)):
-                choices.append((key, others))
-        return next((choice for choice in choices if len(choice[1]) >= ENOUGH), choices[0] if choices else None)
+            others = self._others(value, key, subject)
+            if len(others) >= ENOUGH and (_is_specific(key) or _are_near(value, others)):
+                return key, others
+        whole = value.contexts[0] if value.contexts else None
+        known = whole is not None and not value.in_course and _is_specific(whole)
+        others = self._others(value, whole, subject) if whole and known else {}
+        return (whole, others) if whole and others else None
+
+    def _others(self, value: MeasuredValue, key: Key, subject: str) -> dict[str, list[str]]:
+        return {
+            who: alike
+            for who, values in self._of.get(key, {}).items()
+            if who != subject and (alike := [other for other in values if _decimals(other) == value.decimals])
+        }
 
     def changes(self, record: Record, rng: np.random.Generator) -> list[tuple[int, int, str]]:
         """Start, end and new text of each number of a note that other subjects' notes give a value for."""
