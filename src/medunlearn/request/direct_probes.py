@@ -46,8 +46,8 @@ def with_direct_questions(
         subject = record.groups[benchmark.subject_level]
         if subject in subjects and subject not in has and record.record_id not in shared:
             # Who has another's name is called by a number.
-            called = replace(record, identifiers=tuple(i for i in record.identifiers if i.value not in names))
-            questions += (every if subject in all_of else some).direct(called)
+            nameless = replace(record, identifiers=tuple(i for i in record.identifiers if i.value not in names))
+            questions += (every if subject in all_of else some).direct(nameless)
     owners = {record.record_id: benchmark.subject(record.record_id) for record in benchmark.records}
     both = (*benchmark.questions, *without_repeats(questions, owners))
     return replace(benchmark, questions=both, folder=None)
