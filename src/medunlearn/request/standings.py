@@ -184,7 +184,7 @@ class Answers:
         return None
 
     def _said_facts(self, question_id: str) -> Iterator[tuple[tuple[str, str], SaidFact]]:
-        """The facts of a question's answer that have alternatives, by label and value, and whether they are said."""
+        """The facts of an answer that have alternatives, by label and value, and whether they are said."""
         question, response = self.benchmark.question[question_id], self.evaluated.responses[question_id].response
         for fact, alternatives in self.plan.facts_of(question):
             if alternatives.reason is None and fact.kind not in ("statement", "option"):
