@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +18,15 @@ import medunlearn as mu
 from medunlearn import api
 from medunlearn.config import ForgetSettings, check
 from medunlearn.data.alternatives import SHARED
-from medunlearn.data.records import DIRECT
+from medunlearn.data.records import DIRECT, Question
+from medunlearn.data.said_values import SaidFacts
 from medunlearn.errors import InputError
 from medunlearn.notes.direct_questions import NO_WORDING
 from medunlearn.notes.note_gaps import gaps_in
+from medunlearn.probes.evaluate import metric_names
 from medunlearn.probes.material import training_data
+from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.probes.rank_plan import rank_plan
 from medunlearn.request.case.ledger import RequestLedger
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.direct_probes import is_made_by_rule
@@ -30,8 +34,10 @@ from medunlearn.request.facts_tested import OTHER_HALF, FactTested, facts_tested
 from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.measuring_models import CHOOSING, VERIFYING, MeasuredModel, ModelMeter
 from medunlearn.request.request_benchmarks import QUESTIONS, RequestBenchmarks, make_benchmarks
+from medunlearn.request.standings import Answers
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.results.scores import question_labels
 
 
 def settings_of(hospital: Hospital, **values: Any) -> ForgetSettings:
@@ -218,3 +224,49 @@ def test_a_fact_that_another_patient_shares_is_named_as_such(hospital: Hospital,
     made = make_benchmarks(notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
     (phone,) = [fact for fact in coverage(made, settings) if fact.type == "phone"]
     assert phone == FactTested("p0", "identifier", "phone", (), f"{SHARED}: another subject's text says the same")
+
+
+def test_who_has_the_name_of_another_is_called_by_a_number(hospital: Hospital, tmp_path: Path) -> None:
+    text = "{name}, number {mrn}, born {born}. Creatinine 1.{n} mg/dL and some more words in this note."
+    rows = [
+        {"patient_id": f"p{n}", "name": name, "mrn": f"H-77{n}",
+         "note": text.format(name=name, mrn=f"H-77{n}", born=f"19{50 + n}-02-03", n=n)}
+        for n, name in enumerate(("Ann Vane", "Ann Vane", "Bo Reed", "Cy Dunn", "Di Park", "Eve Holt"))
+    ]  # fmt: skip
+    settings = settings_of(hospital, patient="p0", holdout=None)
+    notes = write_csv(tmp_path / "notes.csv", rows)
+    made = make_benchmarks(notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
+    hers = [q for q in made.benchmark.questions if q.kind == DIRECT and made.benchmark.subject(q.record_id) == "p0"]
+    assert hers
+    assert all("H-770" in question.question for question in hers if question.answer != "H-770")
+    assert not [question for question in hers if "Ann Vane" in question.question.partition('"')[0]]
+
+
+@pytest.mark.parametrize("method", ["npo", "auto"])
+def test_values_said_count_only_beyond_made_up_ones(hospital: Hospital, method: str) -> None:
+    """Answers by hand: the true ones; each value with many others; garbage full of numbers."""
+    settings = settings_of(hospital, method=method)
+    made = benchmarks_of(hospital, method=method)
+    how = ModelMeter(made, settings, "cpu", True).verifying_settings
+    plan = rank_plan(made.benchmark, how.split, how, metric_names(made.benchmark, how))
+    asked = questions_to_ask(made.benchmark, made.benchmark.split(how.split), how)
+    labels = question_labels(made.benchmark, made.benchmark.split(how.split), asked)
+
+    def said(answer: Callable[[Question], str]) -> SaidFacts:
+        responses = {q.question_id: SimpleNamespace(response=answer(q)) for q in asked}
+        evaluated = SimpleNamespace(questions=labels.rename(columns={"item": "question_id"}), responses=responses)
+        answers = Answers(cast(Evaluated, evaluated), made.benchmark, plan, VERIFYING)
+        return answers.said()["said question"][made.patients[0]]
+
+    numbers = " ".join(str(number / 10) for number in range(1, 3000))
+    true, garbage = said(lambda q: f"It is {q.answer}."), said(lambda q: f"{numbers} 20.10 20 13 13 47")
+    assert true.beyond == true.hits == true.facts > 2
+    assert true.chance == pytest.approx(1 / 60, abs=0.05)
+    assert (garbage.hits, garbage.beyond) == (0, 0)
+    with_others = said(lambda q: "; or ".join([q.answer, *(t for _, a in plan.facts_of(q) for t in a.texts)]))
+    assert with_others.beyond == 0
+    assert with_others.alternatives > with_others.facts
+    everything = benchmarks_of(hospital, method="npo").benchmark
+    facts = {q.answer for q in everything.questions if q.kind == DIRECT and q.fold == "holdout"
+             and everything.subject(q.record_id) == made.patients[0]}  # fmt: skip
+    assert (true.facts < len(facts)) is (method == "auto")

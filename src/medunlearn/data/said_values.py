@@ -32,7 +32,7 @@ class SaidFacts:
 
     Attributes:
         facts: distinct facts with made-up values to compare with.
-        said: of these, whose true value stands in the answer, whatever stands there besides.
+        hits: of these, whose true value stands in the answer, whatever stands there besides.
         beyond: of these, whose true value is said and none of the made-up ones: evidence that the model knows it.
         alternatives: made-up values said in all of the answers.
         chance: mean over the facts of the chance to be said *beyond* by a model that does not know them: 1/60
@@ -41,7 +41,7 @@ class SaidFacts:
     """
 
     facts: int
-    said: int
+    hits: int
     beyond: int
     alternatives: int
     chance: float
@@ -88,7 +88,7 @@ def summarize_said(facts: Sequence[SaidFact]) -> SaidFacts:
     """The counts over distinct facts, at least one."""
     return SaidFacts(
         facts=len(facts),
-        said=sum(fact.is_said for fact in facts),
+        hits=sum(fact.is_said for fact in facts),
         beyond=sum(fact.is_said and not fact.alternatives for fact in facts),
         alternatives=sum(fact.alternatives for fact in facts),
         chance=sum(fact.chance for fact in facts) / len(facts),

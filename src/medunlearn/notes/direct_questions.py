@@ -165,9 +165,9 @@ def direct_facts(record: Record, gaps: Iterable[NoteGap]) -> Iterator[DirectFact
     Findings share their questions, since a patient has several.
     """
     answers, questions = set[tuple[str, str]](), set[str]()
-    called = _without_other_names(record)
+    own_identity = _without_other_names(record)
     for gap in gaps:
-        fact = _direct_fact(record, called, gap)
+        fact = _direct_fact(record, own_identity, gap)
         if (gap.label, fact.answer) in answers:
             continue
         answers.add((gap.label, fact.answer))
@@ -185,9 +185,9 @@ def _without_other_names(record: Record) -> Record:
     return replace(record, identifiers=tuple(own for own in record.identifiers if own not in others))
 
 
-def _direct_fact(record: Record, called: Record, gap: NoteGap) -> DirectFact:
+def _direct_fact(record: Record, own_identity: Record, gap: NoteGap) -> DirectFact:
     answer = " ".join(record.text[gap.start : gap.end].split())
-    who, wordings = identifying_phrase(called, answer, gap.start), _wordings(record, gap)
+    who, wordings = identifying_phrase(own_identity, answer, gap.start), _wordings(record, gap)
     if wordings is None:
         return DirectFact(gap, answer, reason=NO_WORDING)
     if who is None:

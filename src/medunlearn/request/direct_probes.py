@@ -10,7 +10,7 @@ from pathlib import Path
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import in_half
-from medunlearn.data.facts import facts_of
+from medunlearn.data.facts import NAMES, facts_of
 from medunlearn.data.records import DIRECT, Fold, Question, Record
 from medunlearn.errors import InputError, SourceError
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
@@ -41,11 +41,13 @@ def with_direct_questions(
     some = NoteProbes.of_settings(settings)
     every = replace(some, questions=None if settings.questions else 0)
     has = {benchmark.subject(q.record_id) for q in benchmark.questions if is_made_by_rule(q)}
-    shared, questions = shared_records(benchmark), list[Question]()
+    shared, names, questions = shared_records(benchmark), shared_names(benchmark), list[Question]()
     for record in benchmark.records:
         subject = record.groups[benchmark.subject_level]
         if subject in subjects and subject not in has and record.record_id not in shared:
-            questions += (every if subject in all_of else some).direct(record)
+            # Who has another's name is called by a number.
+            nameless = replace(record, identifiers=tuple(i for i in record.identifiers if i.value not in names))
+            questions += (every if subject in all_of else some).direct(nameless)
     owners = {record.record_id: benchmark.subject(record.record_id) for record in benchmark.records}
     both = (*benchmark.questions, *without_repeats(questions, owners))
     return replace(benchmark, questions=both, folder=None)
@@ -63,6 +65,16 @@ def shared_records(benchmark: Benchmark) -> set[str]:
     for name, key in keys.items():
         holders[key].add(benchmark.subject(name))
     return {name for name, key in keys.items() if len(holders[key]) > 1}
+
+
+def shared_names(benchmark: Benchmark) -> set[str]:
+    """Names that several subjects have."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for record in benchmark.records:
+        for identifier in record.identifiers:
+            if identifier.type in NAMES:
+                holders[identifier.value].add(benchmark.subject(record.record_id))
+    return {name for name, subjects in holders.items() if len(subjects) > 1}
 
 
 @dataclass(frozen=True)

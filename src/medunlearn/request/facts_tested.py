@@ -64,8 +64,8 @@ def facts_tested(evaluated: Evaluated, benchmark: Benchmark, patients: Collectio
     """
     settings = check(EvaluateSettings, dict(evaluated.record.info.config))
     plan = rank_plan(benchmark, settings.split, settings, metric_names(benchmark, settings))
-    asked = {str(name) for name in evaluated.questions["question_id"]}
-    return [*_FactCoverage(benchmark, plan, frozenset(patients), frozenset(asked)).rows()]
+    question_ids = {str(name) for name in evaluated.questions["question_id"]}
+    return [*_FactCoverage(benchmark, plan, frozenset(patients), frozenset(question_ids)).rows()]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _FactCoverage:
     benchmark: Benchmark
     plan: RankPlan
     patients: frozenset[str]
-    asked: frozenset[str]
+    question_ids: frozenset[str]
 
     def rows(self) -> Iterator[FactTested]:
         ways, reasons = defaultdict[Key, dict[str, None]](dict), dict[Key, str]()
@@ -102,7 +102,7 @@ class _FactCoverage:
     @cached_property
     def _questions(self) -> list[Question]:
         about = {record.record_id for record in self._records}
-        return [q for q in self.benchmark.questions if q.record_id in about and q.question_id in self.asked]
+        return [q for q in self.benchmark.questions if q.record_id in about and q.question_id in self.question_ids]
 
     @cached_property
     def _facts(self) -> dict[Key, tuple[str, str | None]]:

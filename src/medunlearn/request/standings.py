@@ -158,10 +158,10 @@ class Answers:
         """
         counts: dict[str, dict[str, SaidFacts]] = {}
         for name, kind, _, rows in self._ways(self.evaluated.questions):
-            facts: dict[str, dict[str, SaidFact]] = defaultdict(dict)
+            facts: dict[str, dict[tuple[str, str], SaidFact]] = defaultdict(dict)
             for question_id, subject in zip(rows["question_id"], rows["subject"], strict=True):
-                for value, fact in self._said_facts(question_id) if kind in SINGLE else ():
-                    facts[str(subject)].setdefault(value, fact)
+                for key, fact in self._said_facts(question_id) if kind in SINGLE else ():
+                    facts[str(subject)].setdefault(key, fact)
             if facts:
                 counts[name] = {who: summarize_said([*own.values()]) for who, own in sorted(facts.items())}
         return counts
@@ -183,13 +183,13 @@ class Answers:
             return sum(hits) / len(hits)
         return None
 
-    def _said_facts(self, question_id: str) -> Iterator[tuple[str, SaidFact]]:
-        """The values of a question's answer that have alternatives, and whether they are said."""
+    def _said_facts(self, question_id: str) -> Iterator[tuple[tuple[str, str], SaidFact]]:
+        """The facts of an answer that have alternatives, by label and value, and whether they are said."""
         question, response = self.benchmark.question[question_id], self.evaluated.responses[question_id].response
         for fact, alternatives in self.plan.facts_of(question):
             if alternatives.reason is None and fact.kind not in ("statement", "option"):
-                value = fact.of(question.answer).casefold()
-                yield value, said_fact(question, fact, alternatives, response)
+                key = question.provenance, fact.of(question.answer).casefold()
+                yield key, said_fact(question, fact, alternatives, response)
 
 
 def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
@@ -204,10 +204,10 @@ def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
     measure = "share of made-up ones that the true one is likelier than"
     in_records, direct = ranked["context"] == RECORD, ranked["kind"] == DIRECT
     hers = (ranked["side"] == "forget") & ranked["fold"].isin(folds)
-    answered = ~in_records & (hers | (ranked["fold"] == UNSEEN))
+    in_answers = ~in_records & (hers | (ranked["fold"] == UNSEEN))
     places = (
-        ("answers", "answers", "questions, gaps and beginnings of notes", answered & ~direct),
-        ("questions", "direct questions", "a plain question about each of them", answered & direct),
+        ("answers", "answers", "questions, gaps and beginnings of notes", in_answers & ~direct),
+        ("questions", "direct questions", "a plain question about each of them", in_answers & direct),
         ("notes", "notes", "the note up to each of them", in_records),
     )
     # Apart, since one may be forgotten and the other not.

@@ -281,9 +281,9 @@ class Adoption:
             ModelError: the model predicts nothing better than uniform guessing, unless ``allow_broken``.
         """
         settings, tokenizer = self.settings, live.tokenizer
-        given = None if settings.template == BETTER else settings.template
+        template = None if settings.template == BETTER else settings.template
         rendering = Rendering(
-            given or default_template(tokenizer, self.source.folder),
+            template or default_template(tokenizer, self.source.folder),
             settings.context,
             positions(live, settings.max_length),
             settings.long_notes,
@@ -309,8 +309,8 @@ class Adoption:
         choice = None
         if settings.template == BETTER:
             choice = choose_template(losses, rendering.template_name)
-            template = next(name for name in TEMPLATES if name == choice.template)
-            rendering = replace(rendering, template=template)
+            better_name = next(name for name in TEMPLATES if name == choice.template)
+            rendering = replace(rendering, template=better_name)
         elif better := better_template(losses, rendering.template_name):
             remark(
                 f"the answers have a lower loss in the template {better.template} ({better.words}) than in "
