@@ -95,9 +95,19 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes as MiB or GiB."""
-    mebibytes = count / 2**20
-    return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
+    """Bytes: ``1.5 GiB``, for fewer ``312 MiB`` or ``7 KiB``."""
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
+
+
+def short_number(number: float) -> str:
+    """A number with three digits and a unit: 749k, 11.4T."""
+    for unit in ("", "k", "M", "G", "T", "P"):
+        if number < 999.5:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g}E"
 
 
 def count(value: Any, noun: str) -> str:

@@ -13,6 +13,7 @@ from medunlearn.attacks.attacked import FOLDER
 from medunlearn.config import EvaluateSettings, ForgetSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
+from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.sample_loss import default_template
@@ -26,7 +27,7 @@ from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.cost.capacity import capacity_of, is_gpu
 from medunlearn.study.cost.forecast import Forecast, PlannedStage
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.pricing import Pricing, light_tokenizer
+from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.stage_states import evaluation_stage, unlearning_stage
 
 BYTES_A_WEIGHT = 4
@@ -110,7 +111,7 @@ class _RequestForecast:
     def pricing(self) -> Pricing:
         source = self.request.source()
         model = Path(source.model if isinstance(source, Run) else source)
-        template = self.settings.template or default_template(light_tokenizer(str(model)), model)
+        template = self.settings.template or default_template(LightTokenizer.of_model(str(model)), model)
         rendering = Rendering(template) if self.target is None else self.target.rendering()
         return self._priced(str(model), self.made.benchmark, rendering)
 

@@ -56,7 +56,7 @@ def test_notes_are_cut_as_in_training(
 
 def test_a_load_runs_shared_text_once_in_a_pass() -> None:
     alone = lengths([5, 7], [2, 3], [0, 0], [0, 1])
-    assert alone.load(8) == Load(2, 12, 25 + 49, 5, 7, 0, 1)
+    assert alone.load(8) == Load(2, 12, 25 + 49, 5, 12)
     # Three questions of 2, 3 and 4 tokens on a note of ten: 10 + 2 + 3 + 4, and attention of each to the note.
     family = lengths([12, 13, 14], [1, 1, 1], [10, 10, 10], [0, 0, 0])
     load = family.load(10**9)
@@ -64,7 +64,7 @@ def test_a_load_runs_shared_text_once_in_a_pass() -> None:
     assert load.pairs == pytest.approx(100 + 2 * 12 + 3 * 13 + 4 * 14)
     # One at a time, the note is run for each.
     assert family.load(1).tokens == 12 + 13 + 14
-    assert (load.longest, load.shared, load.family) == (14, 10, 3)
+    assert (load.sequences, load.whole) == (3, 12 + 13 + 14)
 
 
 def test_the_largest_batch() -> None:
