@@ -104,7 +104,7 @@ def test_attacks_are_counted_by_what_they_run(sweep_values: Values, tmp_path: Pa
 
     def price(name: str, **own: Any) -> Cost:
         given = {"split": "random_25", "attacks": (name,), "arguments": {name: own} if own else {}}
-        return pricing.attacking(check(AttackSettings, given))
+        return pricing.attacking(check(AttackSettings, given)).cost
 
     loss, norm = price("loss"), price("gradient_norm")
     assert norm.flops == pytest.approx(4 * loss.flops)  # its pass too, with one of three times the work

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from medunlearn.reports.formatting import short_number, size
 from medunlearn.results.runs import is_complete
 from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.training.processes import join
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Forecast:
 
     def table(self) -> pd.DataFrame:
         """One row per stage; memory by part, in bytes."""
+        import pandas as pd
+
         rows = []
         for stage in self.stages:
             memory, facts = self.capacity.parts(stage.cost.memory), stage.facts()

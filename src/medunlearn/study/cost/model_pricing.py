@@ -156,10 +156,8 @@ class ModelPricing:
         cached = outputs.passed(sum(distinct, Load()))
         wide = self.shape.hidden if outputs.wide or not outputs.reference else 1
         size = 4 * wide * (cached.read or cached.tokens) * self.growth
-        spared = all(drawn[view].sequences > once[view].sequences for view in views) or not (
-            part.first or part.rank
-        )
-        if views and spared and size <= settings.keep_gb * 1e9:
+        again = all(drawn[view].sequences > once[view].sequences for view in views)
+        if views and size <= settings.keep_gb * 1e9 and (again or not (part.first or part.rank)):
             return "cached", cached
         passed = outputs.passed(sum((drawn[view] for view in outputs.reference), Load()))
         return ("pass", passed) if outputs.reference else ("none", passed)
@@ -177,10 +175,8 @@ class ModelPricing:
         """Price of answers to some questions, and of the likelihoods of the reference answers."""
         lengths, size = self.sizes.of_questions(questions, self._rendering(settings)), settings.batch_size
         limit = settings.max_new_tokens or self.sizes.longest_answer
-        cost = self._decoding(lengths, limit, size, settings.weights) + self.reading(
-            lengths, size, settings.weights
-        )
-        cost = replace(cost, disk=BYTES_AN_ANSWER * len(questions))
+        cost = self._decoding(lengths, limit, size, settings.weights)
+        cost += replace(self.reading(lengths, size, settings.weights), disk=BYTES_AN_ANSWER * len(questions))
         return self._with_images(cost.times(self.growth if settings.limit is None else 1))
 
     def ranks(self, settings: EvaluateSettings) -> RankLengths:
@@ -210,8 +206,7 @@ class ModelPricing:
 
         def lengths() -> Lengths:
             records, questions = training_data(self.benchmark, None, what)
-            of_records = self.sizes.of_records(records, rendering.max_length)
-            return Lengths.join(of_records, self.sizes.of_questions(questions, rendering))
+            return self.sizes.of_items(records, questions, rendering)
 
         def forgotten() -> Array:
             sides = self.benchmark.sides(self.benchmark.split(str(split)))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medunlearn.config import TINIES, AttackSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -21,13 +21,11 @@ from medunlearn.models.shape import Shape, Tower, shape_of, tiny_shape
 from medunlearn.models.tiny import common_words
 from medunlearn.probes.material import rendering_for
 from medunlearn.results.runs import Run
+from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import Precision
 from medunlearn.study.cost.model_pricing import ModelPricing
 from medunlearn.study.cost.sizes import TokenSizes, sample
-
-if TYPE_CHECKING:
-    from medunlearn.study.cost.attack_pricing import AttackPrice
 
 FITTED = 1000
 """Texts at most that the tiny model's tokenizer is fitted on in a plan."""
@@ -92,15 +90,17 @@ class Pricing(ModelPricing):
         settings = check(TrainSettings, {"model": str(run.model)})
         return Pricing.of(benchmark, settings, rendering=run.rendering(), **how)
 
-    def attacks(self, settings: AttackSettings) -> Mapping[str, AttackPrice]:
-        """Name of each family of the attacks -> its price on a new model."""
-        from medunlearn.study.cost.attack_pricing import attack_prices
+    def attacks(self, settings: AttackSettings) -> Mapping[str, PlannedStage]:
+        """Name of each family of the attacks -> its stage on a new model."""
+        from medunlearn.study.cost.attack_pricing import attack_stages
 
-        return attack_prices(self, settings)
+        return {stage.name: stage for stage in attack_stages(self, settings)}
 
-    def attacking(self, settings: AttackSettings) -> Cost:
-        """Price of an `attack` run on a new model."""
-        return sum((price.cost for price in self.attacks(settings).values()), Cost())
+    def attacking(self, settings: AttackSettings) -> PlannedStage:
+        """An `attack` run on a new model."""
+        stages = self.attacks(settings).values()
+        note = "; ".join(stage.note for stage in stages if stage.note)
+        return PlannedStage("attack", note=note, cost=sum((stage.cost for stage in stages), Cost()))
 
 
 def auto_precision(on_gpu: bool) -> Precision:

@@ -73,39 +73,22 @@ def rank_lengths(
     whole, part = ([own for side in SIDES for own in ranks.records_of(side).values()] for ranks in (plan, sample))
     notes = [record for records in part for record in records] if NOTES in plan.needs else []
     facts = [*_branches(sizes, sample, rendering)]
-    shared, own, count, record = np.array(facts, dtype=float).reshape(-1, 4).T
-    family, count = np.arange(len(facts)), count.astype(int)
-    branches = Lengths(shared + own, own, shared, family, record).only(np.repeat(family, count))
-    times = len(whole) / max(1, len(part))
+    shared, own, count = np.array(facts, dtype=float).reshape(-1, 3).T
+    family, times = np.arange(len(facts)), len(whole) / max(1, len(part))
+    branches = Lengths(shared + own, own, shared, family, family).only(np.repeat(family, count.astype(int)))
     versions = sizes.of_records(notes * (1 + settings.versions), None)
     return RankLengths(branches, versions, len(facts) * times, times)
 
 
-def _branches(sizes: TokenSizes, plan: RankPlan, rendering: Rendering) -> Iterator[tuple[float, float, int, int]]:
-    """Of each fact in an answer or a record: tokens before it and of a branch, number of branches, its record."""
+def _branches(sizes: TokenSizes, plan: RankPlan, rendering: Rendering) -> Iterator[tuple[float, float, int]]:
+    """Of each fact tokens in front of it, and tokens and number of its branches."""
     questions = [sizes.benchmark.question[key] for key in plan.questions]
     records = [sizes.benchmark.record[key] for key in plan.records]
-    prompted, tokens = sizes.of_questions(questions, rendering), sizes.notes.tokens([r.text for r in records])
-    texts = [
-        *zip(
-            plan.questions.values(),
-            (q.answer for q in questions),
-            prompted.whole - prompted.scored,
-            prompted.scored,
-            prompted.record,
-            strict=True,
-        ),
-        *zip(
-            plan.records.values(),
-            (r.text for r in records),
-            0 * tokens,
-            tokens,
-            sizes.places_of(records),
-            strict=True,
-        ),
-    ]
-    for facts, text, before, length, record in texts:
-        for fact, others in facts:
-            a_letter = length / max(1, len(text))
-            own = max(1.0, a_letter * (fact.end - fact.start)) + AFTER
-            yield before + a_letter * fact.start, own, 1 + len(others.texts), record
+    asked, tokens = sizes.of_questions(questions, rendering), sizes.notes.tokens([r.text for r in records])
+    texts = [question.answer for question in questions] + [record.text for record in records]
+    facts, before = [*plan.questions.values(), *plan.records.values()], [*(asked.whole - asked.scored), *0 * tokens]
+    for own, text, prompt, count in zip(facts, texts, before, [*asked.scored, *tokens], strict=True):
+        letter = count / max(1, len(text))
+        for fact, others in own:
+            value = max(1.0, letter * (fact.end - fact.start))
+            yield prompt + letter * fact.start, value + AFTER, 1 + len(others.texts)

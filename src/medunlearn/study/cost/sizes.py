@@ -118,7 +118,7 @@ class TokenSizes:
     benchmark: Benchmark
     tokenizer: LightTokenizer
     images: Mapping[str, int] = field(default_factory=dict)
-    _overheads: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _overheads: dict[tuple[str, str], Array] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -143,6 +143,10 @@ class TokenSizes:
         longest = int(self.answers.tokens([f" {q.answer}" for q in self.benchmark.questions]).max(initial=1))
         return longest + longest // 4 + 1
 
+    def of_items(self, records: Sequence[Record], questions: Sequence[Question], rendering: Rendering) -> Lengths:
+        """Records as plain text, then questions with their answers."""
+        return Lengths.join(self.of_records(records, rendering.max_length), self.of_questions(questions, rendering))
+
     def of_records(self, records: Sequence[Record], max_length: int | None) -> Lengths:
         """Records as plain text, cut into chunks that overlap by a token."""
         image, place = self._images_of(records), self.places_of(records)
@@ -163,12 +167,9 @@ class TokenSizes:
         before, around, more = self._overhead(rendering)
         note = np.zeros(len(questions))
         if rendering.context == "note":
-            most = (
-                NOTE_SHARE * rendering.max_length
-                if rendering.long_notes == "cut" and rendering.max_length
-                else np.inf
-            )
-            note = np.minimum(self.notes.tokens([record.text for record in records]), most) * shown
+            note = self.notes.tokens([record.text for record in records]) * shown
+        if rendering.long_notes == "cut" and rendering.max_length is not None:
+            note = np.minimum(note, NOTE_SHARE * rendering.max_length)
         shared = np.round(note + image + before * shown)
         texts = self.prompts.tokens([question.question for question in questions]) + around * shown
         scored = self.answers.tokens([f" {question.answer}" for question in questions]) + 1 + more * shown
@@ -190,7 +191,7 @@ class TokenSizes:
             prompted = [question for question in self.benchmark.questions if question.kind != "completion"]
             added = [self._added(question, rendering) for question in sample("rendered sample", prompted, RENDERED)]
             self._overheads[key] = np.mean(added, axis=0) if added else np.zeros(3)
-        return np.maximum(self._overheads[key], (0, 0, -np.inf))
+        return self._overheads[key]
 
     def _added(self, question: Question, rendering: Rendering) -> list[int]:
         note = self.benchmark.record[question.record_id].text
