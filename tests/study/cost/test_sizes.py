@@ -12,6 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import Rendering, tokens_once
+from medunlearn.probes.material import sequences
 from medunlearn.results.runs import Run
 from medunlearn.study.cost.formulas import Load
 from medunlearn.study.cost.sizes import LONGEST, RENDERED, SAMPLE, Lengths, TokenSizes
@@ -73,6 +74,19 @@ def test_the_largest_batch() -> None:
     # One step of all: its largest two.
     assert rows.largest(6, 2).tokens == 9 + 8
     assert max(rows.whole) < rows.largest(2, 2).tokens <= 9 + 8
+
+
+def test_records_and_questions_that_share_nothing_are_shuffled_apart(
+    sizes: TokenSizes, hospital: Benchmark, target: Run
+) -> None:
+    """A batch has notes and questions, so the largest one is far from one of notes alone."""
+    live, rendering = load_model(target.model, device="cpu"), Rendering(max_length=512)
+    items = sequences(list(hospital.records), list(hospital.questions), hospital.record, live, rendering)
+    plan = Plan({"train": items}, 8, 40, 0)
+    real = max(tokens_once(plan.step(step)["train"]) for step in range(plan.steps))
+    planned = sizes.of_items(hospital.records, hospital.questions, rendering)
+    assert planned.largest(8, 8).tokens == pytest.approx(real, rel=0.1)
+    assert real < 0.8 * planned.longest(8).tokens
 
 
 def test_what_unlearning_draws_is_what_the_engine_draws(

@@ -182,7 +182,7 @@ class ModelPricing:
     def ranks(self, settings: EvaluateSettings) -> RankLengths:
         """Lengths of what an evaluation ranks."""
         names = metric_names(self.benchmark, settings)
-        return rank_lengths(self.sizes, settings, names, self._rendering(settings))
+        return rank_lengths(self.sizes, settings, names, self._rendering(settings), self.rendering.max_length)
 
     def ranking(self, settings: EvaluateSettings) -> Cost:
         """Price of an evaluation's ranks of facts."""

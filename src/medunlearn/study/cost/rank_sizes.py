@@ -61,9 +61,18 @@ class RankLengths(NamedTuple):
 
 
 def rank_lengths(
-    sizes: TokenSizes, settings: EvaluateSettings, metrics: Sequence[str], rendering: Rendering
+    sizes: TokenSizes,
+    settings: EvaluateSettings,
+    metrics: Sequence[str],
+    rendering: Rendering,
+    max_length: int | None,
 ) -> RankLengths:
-    """Lengths of what an evaluation ranks; empty without ranking measures."""
+    """Lengths of what an evaluation ranks; empty without ranking measures.
+
+    Args:
+        rendering: of questions.
+        max_length: of chunks of records.
+    """
     plan = rank_plan(sizes.benchmark, settings.split, settings, metrics)
     if not plan.needs:
         nothing = sizes.of_records((), None)
@@ -72,15 +81,17 @@ def rank_lengths(
     sample = _CountedRanks(plan.benchmark, plan.fingerprint, plan.split, few, plan.key, plan.needs - {NOTES})
     whole, part = ([own for side in SIDES for own in ranks.records_of(side).values()] for ranks in (plan, sample))
     notes = [record for records in part for record in records] if NOTES in plan.needs else []
-    facts = [*_branches(sizes, sample, rendering)]
+    facts = [*_branches(sizes, sample, rendering, max_length or np.inf)]
     shared, own, count = np.array(facts, dtype=float).reshape(-1, 3).T
     family, times = np.arange(len(facts)), len(whole) / max(1, len(part))
     branches = Lengths(shared + own, own, shared, family, family).only(np.repeat(family, count.astype(int)))
-    versions = sizes.of_records(notes * (1 + settings.versions), None)
+    versions = sizes.of_records(notes * (1 + settings.versions), max_length)
     return RankLengths(branches, versions, len(facts) * times, times)
 
 
-def _branches(sizes: TokenSizes, plan: RankPlan, rendering: Rendering) -> Iterator[tuple[float, float, int]]:
+def _branches(
+    sizes: TokenSizes, plan: RankPlan, rendering: Rendering, chunk: float
+) -> Iterator[tuple[float, float, int]]:
     """Of each fact tokens in front of it, and tokens and number of its branches."""
     questions = [sizes.benchmark.question[key] for key in plan.questions]
     records = [sizes.benchmark.record[key] for key in plan.records]
@@ -91,4 +102,4 @@ def _branches(sizes: TokenSizes, plan: RankPlan, rendering: Rendering) -> Iterat
         letter = count / max(1, len(text))
         for fact, others in own:
             value = max(1.0, letter * (fact.end - fact.start))
-            yield prompt + letter * fact.start, value + AFTER, 1 + len(others.texts)
+            yield prompt + letter * fact.start % chunk, value + AFTER, 1 + len(others.texts)

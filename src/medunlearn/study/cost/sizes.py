@@ -86,7 +86,8 @@ class Lengths:
 
         Families stay together in the order, and sequences of similar length in a batch.
         """
-        keys = generator("batches", len(self)).random((EPOCHS, int(self.family.max(initial=0)) + 1))
+        epochs = max(1, min(EPOCHS, STEPS * step // max(1, len(self))))
+        keys = generator("batches", len(self)).random((epochs, int(self.family.max(initial=0)) + 1))
         orders = np.argsort(keys[:, self.family], kind="stable")
         rows = [order[start : start + step] for order in orders for start in range(0, len(order), step)][:STEPS]
         cut = [row[np.argsort(-self.whole[row], kind="stable")[:size]] for row in rows]
