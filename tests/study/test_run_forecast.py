@@ -10,7 +10,6 @@ import pytest
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, UnknownNameError
-from medunlearn.reports.formatting import size
 from medunlearn.results.runs import Run
 from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.forecast import Forecast
@@ -18,6 +17,7 @@ from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.experiment import plan, run_experiment
 from medunlearn.study.presets import train_settings
+from medunlearn.terminal import size
 from medunlearn.training.processes import Processes
 
 Values = dict[str, Any]

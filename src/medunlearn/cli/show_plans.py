@@ -32,7 +32,7 @@ def judge(plan: Any, output: Output) -> None:
 
 def run(result: Any, output: Output, every: bool = False) -> None:
     """Print what is left, what it lacks and what does not fit; with ``every`` a table of stages above."""
-    from medunlearn.reports.formatting import short_number, size
+    from medunlearn.terminal import short_number, size
 
     if output.data(result.facts):
         return
@@ -57,7 +57,7 @@ train = unlearn = evaluate = run
 
 
 def forget(plan: Any, output: Output, every: bool = False) -> None:
-    from medunlearn.reports.formatting import short_number
+    from medunlearn.terminal import short_number
 
     if output.data(plan.to_json):
         return
@@ -89,7 +89,7 @@ def sweep(plan: Any, output: Output, every: bool = False) -> None:
 
 def _costs(cost: Any, output: Output) -> None:
     """Print the cost of the remaining cells, by kind."""
-    from medunlearn.reports.formatting import short_number, size
+    from medunlearn.terminal import short_number, size
 
     if not cost.kinds:
         return
@@ -115,7 +115,7 @@ def _costs(cost: Any, output: Output) -> None:
 
 
 def tune(plan: Any, output: Output, every: bool = False) -> None:
-    from medunlearn.reports.formatting import short_number
+    from medunlearn.terminal import short_number
 
     if output.data(plan.facts):
         return

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medunlearn.statistics.intervals import LEAST_P, LEVEL, MIN_SUBJECTS, clopper_pearson, subjects_needed
+from medunlearn.terminal import size
 
 ALL = "all"
 """Every kind of question together."""
@@ -92,22 +93,6 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def size(count: float) -> str:
-    """Bytes: ``1.5 GiB``, for fewer ``312 MiB`` or ``7 KiB``."""
-    if count >= 2**30:
-        return f"{count / 2**30:.1f} GiB"
-    return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
-
-
-def short_number(number: float) -> str:
-    """A number with three digits and a unit: 749k, 11.4T."""
-    for unit in ("", "k", "M", "G", "T", "P"):
-        if number < 999.5:
-            return f"{number:.3g}{unit}"
-        number /= 1000
-    return f"{number:.3g}E"
 
 
 def count(value: Any, noun: str) -> str:

@@ -13,10 +13,10 @@ from typing import Literal
 import psutil
 
 from medunlearn.models.pretrained import pick_device
-from medunlearn.reports.formatting import size
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import LIBRARIES, Memory
 from medunlearn.study.cost.throughput import this_device
+from medunlearn.terminal import size
 
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 """Of NVIDIA, of AMD, and of either below Windows."""

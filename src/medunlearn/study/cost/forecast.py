@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from medunlearn.reports.formatting import short_number, size
 from medunlearn.results.runs import is_complete
 from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.formulas import Cost
+from medunlearn.terminal import short_number, size
 from medunlearn.training.processes import join
 
 if TYPE_CHECKING:

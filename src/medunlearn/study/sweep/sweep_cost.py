@@ -8,7 +8,6 @@ from typing import Any
 
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
-from medunlearn.reports.formatting import short_number, size
 from medunlearn.study.cost.capacity import Capacity, capacity_of, is_gpu
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
@@ -17,6 +16,7 @@ from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.sweep_graph import SweepGraph
 from medunlearn.study.sweep.sweep_plan import Sweep
+from medunlearn.terminal import short_number, size
 
 
 @dataclass(frozen=True)
