@@ -52,3 +52,19 @@ def with_interval(
         return UNSCORED
     interval = "" if absent(row.get(low)) else f" [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
     return f"{row[value]:.{digits}f}{interval}"
+
+
+def size(count: float) -> str:
+    """Bytes: ``1.5 GiB``, for fewer ``312 MiB`` or ``7 KiB``."""
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
+
+
+def short_number(number: float) -> str:
+    """A number with three digits and a unit: 749k, 11.4T."""
+    for unit in ("", "k", "M", "G", "T", "P"):
+        if number < 999.5:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g}E"

@@ -18,10 +18,11 @@ from medunlearn.reports.blocks import Details, Table
 from medunlearn.reports.content import Membership, ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import TEMPLATE, Spec, colours, symbols
-from medunlearn.reports.formatting import count, decimal, duration, flat, signed, size
+from medunlearn.reports.formatting import count, decimal, duration, flat, signed
 from medunlearn.reports.html import asset
 from medunlearn.reports.plots import panels, thinned, tradeoff, training_curves
 from medunlearn.reports.readings import Results, main_plane, panel_planes
+from medunlearn.terminal import size
 
 COUNTS = {"n_scored": 20, "n_unscored": 0, "n_subjects": 10, "replicates_dropped": 0}
 FEW = "not measurable: a false positive rate of 1.0% takes 100 non-members, not 30"

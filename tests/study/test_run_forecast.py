@@ -11,15 +11,17 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, UnknownNameError
 from medunlearn.results.runs import Run
-from medunlearn.study.cost.capacity import GIB, Capacity, advice, shown_bytes
+from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.forecast import Forecast
 from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.experiment import plan, run_experiment
 from medunlearn.study.presets import train_settings
+from medunlearn.terminal import size
 from medunlearn.training.processes import Processes
 
 Values = dict[str, Any]
+GIB = 2**30
 
 
 @pytest.fixture
@@ -156,16 +158,16 @@ def test_what_is_missing_ends_no_plan(values: Values, monkeypatch: pytest.Monkey
 )
 def test_advice(memory: Memory, disk: int, parts: list[str]) -> None:
     room = Capacity("memory", 9 * GIB, 6 * GIB, 2 * GIB)
-    text = " ".join(advice(memory, disk, room, "Stage x"))
+    text = " ".join(room.advice(memory, disk, "Stage x"))
     assert all(part in text for part in parts), text
     assert bool(text) == bool(parts)
 
 
 def test_a_gpu_is_not_charged_for_libraries() -> None:
     room = Capacity("GPU memory", 9 * GIB, 9 * GIB, GIB)
-    assert not list(advice(Memory(weights=int(8.5 * GIB)), 0, room))
-    assert "of GPU memory" in " ".join(advice(Memory(weights=10 * GIB), 0, room))
-    assert [shown_bytes(size) for size in (2048, 3 << 20, GIB * 3 / 2)] == ["2 KiB", "3 MiB", "1.5 GiB"]
+    assert not list(room.advice(Memory(weights=int(8.5 * GIB)), 0))
+    assert "of GPU memory" in " ".join(room.advice(Memory(weights=10 * GIB), 0))
+    assert [size(count) for count in (2048, 3 << 20, GIB * 3 / 2)] == ["2 KiB", "3 MiB", "1.5 GiB"]
 
 
 def test_of_several_processes_the_main_one_speaks(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:

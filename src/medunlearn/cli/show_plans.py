@@ -36,16 +36,16 @@ def run(result: Any, output: Output, every: bool = False, stages: Iterable[Any] 
     Args:
         stages: rows of the table; by default the stages of the forecast.
     """
-    from medunlearn.study.cost.capacity import shown_bytes, shown_number
+    from medunlearn.terminal import short_number, size
 
     if output.data(result.facts):
         return
 
     def row(name: str, state: str, cost: Any, disk: float) -> tuple[str, ...]:
-        tokens = shown_number(cost.tokens) + (f" + {shown_number(cost.generated)}" if cost.generated else "")
-        flops = shown_number(cost.flops) if cost.flops else ""
-        memory = shown_bytes(result.capacity.needed(cost.memory)) if cost.memory.total else ""
-        return name, state, tokens if cost.tokens else "", flops, memory, shown_bytes(disk) if disk else ""
+        tokens = short_number(cost.tokens) + (f" + {short_number(cost.generated)}" if cost.generated else "")
+        flops = short_number(cost.flops) if cost.flops else ""
+        memory = size(result.capacity.needed(cost.memory)) if cost.memory.total else ""
+        return name, state, tokens if cost.tokens else "", flops, memory, size(disk) if disk else ""
 
     output.line(f"{result.name}. {result.summary()}")
     if every:
@@ -91,23 +91,23 @@ def sweep(plan: Any, output: Output, every: bool = False) -> None:
 
 def _costs(cost: Any, output: Output) -> None:
     """Print the cost of the remaining cells, by kind."""
-    from medunlearn.study.cost.capacity import shown_bytes, shown_number
+    from medunlearn.terminal import short_number, size
 
     if not cost.kinds:
         return
     rows = []
     for kind in cost.kinds:
-        memory = shown_bytes(cost.capacity.needed(kind.cost.memory)) if kind.cost.memory.total else ""
+        memory = size(cost.capacity.needed(kind.cost.memory)) if kind.cost.memory.total else ""
         time = "" if kind.hours is None else f"{kind.hours:.2g}"
         flops, disk = kind.cost.flops, kind.cost.disk
         rows.append(
             (
                 kind.label,
                 kind.cells,
-                shown_number(flops) if flops else "",
+                short_number(flops) if flops else "",
                 time,
                 memory,
-                shown_bytes(disk) if disk else "",
+                size(disk) if disk else "",
             )
         )
     output.table("Left", ("Kind", "Cells", "FLOPs", "GPU-hours", "Memory", "Disk"), rows)
@@ -117,7 +117,7 @@ def _costs(cost: Any, output: Output) -> None:
 
 
 def tune(plan: Any, output: Output, every: bool = False) -> None:
-    from medunlearn.study.cost.capacity import shown_number
+    from medunlearn.terminal import short_number
 
     if output.data(plan.facts):
         return
@@ -125,7 +125,7 @@ def tune(plan: Any, output: Output, every: bool = False) -> None:
 
     def work(of: Any) -> str:
         return (
-            " to ".join(dict.fromkeys(shown_number(flops) for flops in of.flops if flops is not None))
+            " to ".join(dict.fromkeys(short_number(flops) for flops in of.flops if flops is not None))
             or "not known"
         )
 

@@ -406,6 +406,15 @@ def model_folder(where: str | Path) -> str:
     return str(folder / MODEL) if (folder / RECORD).exists() else str(where)
 
 
+def local_folder(model: str | Path) -> Path | None:
+    """Folder of a model on this machine: of a run, of a model, or of a hub id in the cache; None for no such."""
+    source = model_folder(model)
+    if Path(source).is_dir():
+        return Path(source)
+    config = cached_file(source, "config.json")
+    return None if config is None else config.parent
+
+
 def record_folder(folder: Path) -> Path:
     """The run of a model folder inside a run; any other folder itself."""
     return folder.parent if folder.name == MODEL and (folder.parent / RECORD).exists() else folder

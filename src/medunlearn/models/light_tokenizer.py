@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from medunlearn.models.folders import adapter_base, chain, is_adapter, local_folder
 from medunlearn.models.tiny import BEGIN, CHAT, fit_tokenizer
 
 LETTERS_A_TOKEN = 4
@@ -34,6 +35,17 @@ class LightTokenizer:
         self._tokenizer, self.chat_template, self._special = tokenizer, chat_template, special
         begin = [] if tokenizer is None else tokenizer.encode("a").tokens
         self.begins = int(bool(begin) and begin[0] == special.get("bos_token"))
+
+    @staticmethod
+    def of_model(model: str) -> LightTokenizer:
+        """The tokenizer of a run, model folder or hub id; a stand-in if it is not on this machine."""
+        folder = local_folder(model)
+        if folder is None:
+            return LightTokenizer.stand_in()
+        if not is_adapter(folder):
+            return LightTokenizer.of_folder(chain(folder, check=False)[0])
+        own = (folder / TOKENIZER).exists()
+        return LightTokenizer.of_folder(folder) if own else LightTokenizer.of_model(adapter_base(folder))
 
     @staticmethod
     def of_folder(folder: Path) -> LightTokenizer:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError, ModelError
-from medunlearn.models.folders import adapter_base, chain, is_adapter
+from medunlearn.models.folders import adapter_base, chain, is_adapter, local_folder
 
 DEFAULT_BILLIONS = 8.0
 LETTERS_A_TOKEN = 4
@@ -174,15 +174,17 @@ class Shape:
 
 
 def shape_of(source: str | Path | Mapping[str, Any]) -> Shape:
-    """The shape of a model folder, of the content of a ``config.json``, or of a hub id's stand-in.
+    """The shape of a run, model folder or hub id, or of the content of a ``config.json``.
+
+    A hub id that is not on this machine has the shape of a stand-in.
 
     Raises:
         ModelError: no model in the folder, or neither a folder nor a hub id.
     """
     if isinstance(source, Mapping):
         return _shape(source)
-    folder = Path(source)
-    if not folder.is_dir():
+    folder = local_folder(source)
+    if folder is None:
         return stand_in(str(source))
     root = folder if is_adapter(folder) else Path(chain(folder, check=False)[0])
     if is_adapter(root):

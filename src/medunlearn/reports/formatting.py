@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medunlearn.statistics.intervals import LEAST_P, LEVEL, MIN_SUBJECTS, clopper_pearson, subjects_needed
+from medunlearn.terminal import size
 
 ALL = "all"
 """Every kind of question together."""
@@ -92,12 +93,6 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def size(count: float) -> str:
-    """Bytes as MiB or GiB."""
-    mebibytes = count / 2**20
-    return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
 
 
 def count(value: Any, noun: str) -> str:

@@ -22,7 +22,6 @@ from medunlearn.reports.formatting import (
     p_text,
     place_text,
     signed,
-    size,
 )
 from medunlearn.reports.readings import (
     Gap,
@@ -38,6 +37,7 @@ from medunlearn.reports.readings import (
     rows_of,
     value_text,
 )
+from medunlearn.terminal import size
 
 # More methods than this are counted on the first screen; the ranking below names them.
 _MOST_NAMED = 8

@@ -16,9 +16,10 @@ from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.graph import RequestGraph, request_graph
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
 from medunlearn.request.request_pricing import RequestPricing
-from medunlearn.study.cost.capacity import capacity_of, shown_number
+from medunlearn.study.cost.capacity import capacity_of
 from medunlearn.study.cost.forecast import Forecast, PlannedStage
 from medunlearn.study.cost.formulas import Cost
+from medunlearn.terminal import short_number
 
 NO_HARNESS = "utility_tasks: lm-evaluation-harness is not installed: pip install 'medunlearn[utility]'."
 
@@ -36,10 +37,6 @@ class PartedStage(PlannedStage):
         state = states.pop() if len(states) == 1 else "resumes"
         notes = dict.fromkeys(part.note for part in parts if part.note)
         return PartedStage(name, state, "; ".join(notes), sum((part.cost for part in parts), Cost()), parts)
-
-    @property
-    def scratch(self) -> float:
-        return max((part.scratch for part in self.parts), default=0.0)
 
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "parts": [part.facts() for part in self.parts]}
@@ -88,7 +85,7 @@ class ForgetPlan:
         if self.cost.warnings:
             yield "Settings of the tries begin with --unlearn here: --unlearn.trainable lora."
         yield f"Models that are measured: at most {self.models}. The tries end with the first that is good enough."
-        yield f"FLOPs that are left: {shown_number(self.least_flops)} to {shown_number(self.cost.total.flops)}."
+        yield f"FLOPs that are left: {short_number(self.least_flops)} to {short_number(self.cost.total.flops)}."
 
 
 def foresee(

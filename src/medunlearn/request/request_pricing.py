@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.config import TrainSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.sample_loss import default_template
 from medunlearn.reports.formatting import count
@@ -24,7 +25,7 @@ from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.cost.capacity import is_gpu
 from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.pricing import Pricing, light_tokenizer
+from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.stage_states import evaluation_stage, unlearning_stage
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class RequestPricing:
         if is_complete(adopted):
             rendering = Run.open(adopted).rendering()
         else:
-            template = request.settings.template or default_template(light_tokenizer(str(folder)), folder)
+            template = request.settings.template or default_template(LightTokenizer.of_model(str(folder)), folder)
             rendering = Rendering(template)
         model = _prices(str(folder), benchmarks.benchmark, rendering, request.device)
         return RequestPricing(request, benchmarks, model)

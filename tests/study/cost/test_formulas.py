@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -227,7 +228,7 @@ def test_transient_tensors_are_those_of_one_layer() -> None:
 def test_decoding_caches_keys_and_values() -> None:
     shape = Shape(2, 64, 128, 4, 2, 16, 512)
     prompts = Load.of([10] * 6)
-    cost = decoding(shape, prompts, prompts.batch(4), 5)
+    cost = decoding(shape, prompts, Load.of([10] * 4), 5)
     assert cost.generated == 30
     assert cost.memory.cache == 4 * (10 + 5) * 2 * 2 * 2 * 16 * 4
     step = 2 * (2 * (64 * (4 + 2) * 16 * 2 + 3 * 64 * 128) + 512 * 64) + 4 * 2 * 64 * 12.5
@@ -235,16 +236,19 @@ def test_decoding_caches_keys_and_values() -> None:
     assert cost.flops == pytest.approx(reading + 30 * step)
 
 
-def test_a_batch_is_as_long_as_the_longest() -> None:
+def test_loads_add_up() -> None:
     load = Load.of([10, 20, 30])
-    assert (load.tokens, load.pairs, load.longest) == (60, 1400, 30)
-    assert (load.batch(2).tokens, load.batch(2).pairs) == (60, 1800)
-    assert load.batch(8).tokens == 60
-    assert Load.of([10] * 10).batch(4, most=20).tokens == 20
-    # Four questions on each note of 100 tokens, with 20 tokens of their own.
-    shared = Load(8, 2 * 100 + 8 * 20, 2 * 100**2 + 8 * 20 * 120, 40, 120, 100, 4)
-    assert shared.batch(4).tokens == 100 + 4 * 20
-    assert shared.batch(4).pairs == 100**2 + 4 * 20 * 120
+    assert load == Load(3, 60, 1400, 60, 60)
+    assert load + load == load.times(2) == Load.of([10, 20, 30] * 2)
+    assert Load.of([10, 20], read=3).read == 3
+
+
+def test_branches_of_shared_text_have_its_keys_and_values_each() -> None:
+    """Four questions on a note of 100 tokens, with 20 tokens of their own."""
+    shape = tiny_shape(64, 2, 512)
+    apart = Load(4, 100 + 4 * 20, 100**2 + 4 * 20 * 120, 40, 4 * 120)
+    shared, alone = (training(shape, load, load).memory for load in (apart, replace(apart, whole=apart.tokens)))
+    assert shared.activations - alone.activations == 2 * 2 * 64 * 4 * (4 * 120 - 180)
 
 
 def test_costs_add_up_and_memory_is_the_largest() -> None:

@@ -12,6 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import Rendering, tokens_once
+from medunlearn.probes.material import sequences
 from medunlearn.results.runs import Run
 from medunlearn.study.cost.formulas import Load
 from medunlearn.study.cost.sizes import LONGEST, RENDERED, SAMPLE, Lengths, TokenSizes
@@ -56,7 +57,7 @@ def test_notes_are_cut_as_in_training(
 
 def test_a_load_runs_shared_text_once_in_a_pass() -> None:
     alone = lengths([5, 7], [2, 3], [0, 0], [0, 1])
-    assert alone.load(8) == Load(2, 12, 25 + 49, 5, 7, 0, 1)
+    assert alone.load(8) == Load(2, 12, 25 + 49, 5, 12)
     # Three questions of 2, 3 and 4 tokens on a note of ten: 10 + 2 + 3 + 4, and attention of each to the note.
     family = lengths([12, 13, 14], [1, 1, 1], [10, 10, 10], [0, 0, 0])
     load = family.load(10**9)
@@ -64,7 +65,7 @@ def test_a_load_runs_shared_text_once_in_a_pass() -> None:
     assert load.pairs == pytest.approx(100 + 2 * 12 + 3 * 13 + 4 * 14)
     # One at a time, the note is run for each.
     assert family.load(1).tokens == 12 + 13 + 14
-    assert (load.longest, load.shared, load.family) == (14, 10, 3)
+    assert (load.sequences, load.whole) == (3, 12 + 13 + 14)
 
 
 def test_the_largest_batch() -> None:
@@ -73,6 +74,19 @@ def test_the_largest_batch() -> None:
     # One step of all: its largest two.
     assert rows.largest(6, 2).tokens == 9 + 8
     assert max(rows.whole) < rows.largest(2, 2).tokens <= 9 + 8
+
+
+def test_records_and_questions_that_share_nothing_are_shuffled_apart(
+    sizes: TokenSizes, hospital: Benchmark, target: Run
+) -> None:
+    """A batch has notes and questions, so the largest one is far from one of notes alone."""
+    live, rendering = load_model(target.model, device="cpu"), Rendering(max_length=512)
+    items = sequences(list(hospital.records), list(hospital.questions), hospital.record, live, rendering)
+    plan = Plan({"train": items}, 8, 40, 0)
+    real = max(tokens_once(plan.step(step)["train"]) for step in range(plan.steps))
+    planned = sizes.of_items(hospital.records, hospital.questions, rendering)
+    assert planned.largest(8, 8).tokens == pytest.approx(real, rel=0.1)
+    assert real < 0.8 * planned.longest(8).tokens
 
 
 def test_what_unlearning_draws_is_what_the_engine_draws(

@@ -10,7 +10,7 @@ import pytest
 from medunlearn.config import AttackSettings, ExpectedSettings, check
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.models.light_tokenizer import LightTokenizer
-from medunlearn.study.cost.capacity import GIB, Capacity, advice
+from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
@@ -21,6 +21,7 @@ from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
 
 Values = dict[str, Any]
+GIB = 2**30
 ATTACKS = ["reconstruction", "relearning", "quantization"]
 
 
@@ -84,7 +85,7 @@ def test_hours_of_a_device() -> None:
 
 def test_advice_says_which_remedies_make_another_experiment() -> None:
     memory = Memory(weights=9 * GIB, gradients=GIB, moments=2 * GIB, activations=GIB)
-    (said,) = advice(memory, 0, Capacity("GPU memory", 8 * GIB, 8 * GIB, GIB), "Stage x")
+    (said,) = Capacity("GPU memory", 8 * GIB, 8 * GIB, GIB).advice(memory, 0, "Stage x")
     same, _, other = said.partition("which makes it another experiment")
     for word in ("--micro-batch-size", "--gradient-checkpointing", "--offload optimizer", "--sharding fsdp2"):
         assert word in same
@@ -103,7 +104,7 @@ def test_attacks_are_counted_by_what_they_run(sweep_values: Values, tmp_path: Pa
 
     def price(name: str, **own: Any) -> Cost:
         given = {"split": "random_25", "attacks": (name,), "arguments": {name: own} if own else {}}
-        return pricing.attacking(check(AttackSettings, given))
+        return pricing.attacking(check(AttackSettings, given)).cost
 
     loss, norm = price("loss"), price("gradient_norm")
     assert norm.flops == pytest.approx(4 * loss.flops)  # its pass too, with one of three times the work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medunlearn.attacks.attack_run import AttackBattery
@@ -15,32 +15,21 @@ from medunlearn.config import AttackSettings, EvaluateSettings, What
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError, first_line
 from medunlearn.models.shape import shape_of
+from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost, training
 from medunlearn.study.cost.model_pricing import ModelPricing
-from medunlearn.study.cost.sizes import Lengths
 
 
-@dataclass(frozen=True)
-class AttackPrice:
-    """Price of one family of attacks, or the reason why it is not known."""
-
-    cost: Cost = field(default_factory=Cost)
-    note: str = ""
-
-
-def attack_prices(pricing: ModelPricing, settings: AttackSettings) -> Mapping[str, AttackPrice]:
-    """Name of each family of the attacks -> its price on the model or one derived from it."""
-    sizes, prices = PricedSizes(pricing, settings), dict[str, AttackPrice]()
+def attack_stages(pricing: ModelPricing, settings: AttackSettings) -> Iterator[PlannedStage]:
+    """A stage for each family of the attacks, on the model or one derived from it."""
+    sizes = PricedSizes(pricing, settings)
     for name, job in AttackBattery(pricing.benchmark, settings).jobs.items():
         try:
-            prices[name] = AttackPrice(sum(job.cost(sizes), Cost()))
-        except InputError as error:
-            prices[name] = AttackPrice(note=f"{name} is not counted: {error}")
+            yield PlannedStage(name, cost=sum(job.cost(sizes), Cost()))
         except Exception as error:
             # A plug-in may read values of weights, which a plan has not.
-            reason = f"{type(error).__name__}: {first_line(error, 80)}"
-            prices[name] = AttackPrice(note=f"{name} is not counted: {reason}")
-    return prices
+            reason = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+            yield PlannedStage(name, note=f"{name} is not counted: {reason}{first_line(error)}")
 
 
 class PlannedModel(StateMeasurer):
@@ -102,13 +91,11 @@ class PricedSizes:
         seed: int,
     ) -> Cost:
         sizes, rendering = self.pricing.sizes, self.pricing.rendering
-        parts = sizes.of_records(records, rendering.max_length), sizes.of_questions(questions, rendering)
-        lengths = Lengths.join(*parts)
-        load, size = lengths.load(batch_size), min(batch_size, 8)
-        weights = self.settings.weights
+        lengths, weights = sizes.of_items(records, questions, rendering), self.settings.weights
+        load, batch = lengths.load(batch_size), lengths.largest(batch_size, min(batch_size, 8))
         drawn = load.times(steps * batch_size / max(1.0, load.sequences))
         how: dict[str, Any] = {"steps": steps, "trainable": trainable, "precision": "bf16", "weights": weights}
-        return _beside_a_copy(training(self.pricing.shape, drawn, lengths.largest(batch_size, size), **how))
+        return _beside_a_copy(training(self.pricing.shape, drawn, batch, **how))
 
 
 def _beside_a_copy(cost: Cost) -> Cost:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from medunlearn.results.runs import is_complete
-from medunlearn.study.cost.capacity import Capacity, advice, shown_bytes, shown_number
+from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.formulas import Cost
+from medunlearn.terminal import short_number, size
 from medunlearn.training.processes import join
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -28,25 +30,10 @@ class PlannedStage:
     note: str = ""
     cost: Cost = field(default_factory=Cost)
 
-    @property
-    def scratch(self) -> float:
-        return scratch_of(self.cost)
-
     def facts(self) -> dict[str, Any]:
         """The stage as JSON; sizes in bytes."""
-        own = {"name": self.name, "state": self.state, "note": self.note}
-        return {**own, "work": cost_facts(self.cost), "disk": self.cost.disk, "scratch": self.scratch}
-
-
-def scratch_of(cost: Cost) -> float:
-    """Bytes of a training's checkpoints: two, each with what is trained and the optimizer's moments."""
-    return 2 * (cost.memory.gradients + cost.memory.moments)
-
-
-def cost_facts(cost: Cost) -> dict[str, Any]:
-    """A price as JSON, without its disk; no memory if there is nothing to do."""
-    numbers = {name: getattr(cost, name) for name in ("tokens", "generated", "flops", "steps")}
-    return {**numbers, "memory": asdict(cost.memory) if cost.memory.total else None}
+        own = {"name": self.name, "state": self.state, "note": self.note, "work": self.cost.facts()}
+        return own | {"disk": self.cost.disk, "scratch": self.cost.scratch}
 
 
 @dataclass(frozen=True)
@@ -74,7 +61,7 @@ class Forecast:
     @property
     def disk(self) -> float:
         """Bytes needed on disk: the results, and the largest checkpoints."""
-        return self.total.disk + max((stage.scratch for stage in self.stages), default=0.0)
+        return self.total.disk + max((stage.cost.scratch for stage in self.stages), default=0.0)
 
     @property
     def hours(self) -> float | None:
@@ -85,55 +72,50 @@ class Forecast:
     def warnings(self) -> tuple[str, ...]:
         """Stages that will not fit, and the settings to change."""
         largest = max(self.stages, key=lambda stage: stage.cost.memory.total, default=PlannedStage(""))
-        return tuple(advice(largest.cost.memory, self.disk, self.capacity, f"Stage {largest.name}"))
+        return tuple(self.capacity.advice(largest.cost.memory, self.disk, f"Stage {largest.name}"))
 
     def facts(self) -> dict[str, Any]:
         """All numbers for JSON; sizes in bytes."""
-        total = self.total
+        total, lists = self.total, ("doubts", "missing", "warnings")
         return {
             "name": self.name,
             "stages": [stage.facts() for stage in self.stages],
-            "left": cost_facts(total) | {"memory_bytes": self.capacity.needed(total.memory), "hours": self.hours},
+            "left": total.facts() | {"memory_bytes": self.capacity.needed(total.memory), "hours": self.hours},
             "disk_bytes": self.disk,
             "room": asdict(self.capacity),
-            "doubts": list(self.doubts),
-            "missing": list(self.missing),
-            "warnings": list(self.warnings),
+            **{name: list(getattr(self, name)) for name in lists},
         }
 
     def table(self) -> pd.DataFrame:
         """One row per stage; memory by part, in bytes."""
+        import pandas as pd
+
         rows = []
         for stage in self.stages:
-            facts, cost = stage.facts(), stage.cost
-            row = {"stage": stage.name, **{name: facts[name] for name in ("state", "note", "disk")}}
-            row |= {name: value for name, value in facts["work"].items() if name != "memory"}
-            memory = {f"memory/{part}": size for part, size in self.capacity.parts(cost.memory).items()}
-            rows.append(row | {"memory": self.capacity.needed(cost.memory)} | memory)
-        return pd.DataFrame(rows)
+            memory, facts = self.capacity.parts(stage.cost.memory), stage.facts()
+            work, row = facts.pop("work"), {"stage": facts.pop("name")}
+            row |= facts | work | {"memory": sum(memory.values())}
+            rows.append(row | {f"memory/{part}": size for part, size in memory.items()})
+        return pd.DataFrame(rows).drop(columns="scratch")
 
     def summary(self) -> str:
         """The remaining work in one line."""
-        done = sum(stage.state == "done" for stage in self.stages)
+        done, total = sum(stage.state == "done" for stage in self.stages), self.total
         if done == len(self.stages):
             return "Everything is done."
         hours = "" if self.hours is None else f", about {self.hours:.2g} hours"
-        memory = self.total.memory
-        fits = f", {self.capacity.fit(memory, self.warnings)}" if memory.total else ""
+        fits = f", {self.capacity.fit(total.memory, self.warnings)}" if total.memory.total else ""
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
-        flops, disk = shown_number(self.total.flops), shown_bytes(self.disk)
-        return f"Left: {stages}, {flops} FLOPs{hours}{fits}, {disk} on the disk."
+        return f"Left: {stages}, {short_number(total.flops)} FLOPs{hours}{fits}, {size(self.disk)} on the disk."
 
     def lines(self) -> Iterator[str]:
         """The memory of the largest stage in one line, and warnings."""
         memory, capacity = self.total.memory, self.capacity
         if memory.total:
             parts = sorted(capacity.parts(memory).items(), key=lambda part: -part[1])[:3]
-            largest = ", ".join(f"{name} {shown_bytes(size)}" for name, size in parts if size)
-            yield (
-                f"memory: about {shown_bytes(capacity.needed(memory))} ({largest}); "
-                f"{shown_bytes(capacity.available)} of {shown_bytes(capacity.total)} {capacity.kind} are free"
-            )
+            largest = ", ".join(f"{name} {size(part)}" for name, part in parts if part)
+            free = f"{size(capacity.available)} of {size(capacity.total)} {capacity.kind} are free"
+            yield f"memory: about {size(capacity.needed(memory))} ({largest}); {free}"
         yield from self.warnings
 
 

@@ -5,9 +5,10 @@ A multiply-add is two FLOPs; only matrix products and attention count.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from medunlearn.models.shape import Shape, Tower
 from medunlearn.study.cost.memory import (
@@ -16,8 +17,6 @@ from medunlearn.study.cost.memory import (
     Precision,
     TrainedPart,
     adapter_width,
-    cache_bytes,
-    optimizer_bytes,
     per_rank,
     retained_bytes,
     saved_bytes,
@@ -25,7 +24,6 @@ from medunlearn.study.cost.memory import (
     transient_bytes,
 )
 
-_SUMMED = ("sequences", "tokens", "pairs", "read")
 _COUNTED = ("flops", "disk", "tokens", "generated", "steps")
 
 
@@ -38,40 +36,26 @@ class Load:
         pairs: query-key pairs of attention: the sum of squared lengths, and with shared text of
             ``own * (shared + own)`` per branch and ``shared ** 2`` once.
         read: positions at which logits are computed.
-        longest: tokens of the longest sequence.
-        shared: leading tokens of the longest sequence that ``family`` sequences share.
+        whole: tokens with shared text counted in every sequence.
     """
 
     sequences: float = 0
     tokens: float = 0
     pairs: float = 0
     read: float = 0
-    longest: float = 0
-    shared: float = 0
-    family: float = 1
+    whole: float = 0
 
     @staticmethod
     def of(lengths: Sequence[int], read: float | None = None) -> Load:
         """Load of separate sequences; all positions are read by default."""
         tokens, pairs = sum(lengths), sum(length**2 for length in lengths)
-        return Load(len(lengths), tokens, pairs, tokens if read is None else read, max(lengths, default=0))
+        return Load(len(lengths), tokens, pairs, tokens if read is None else read, tokens)
 
     def __add__(self, other: Load) -> Load:
-        long = max(self, other, key=lambda load: load.longest)
-        return replace(long, **{name: getattr(self, name) + getattr(other, name) for name in _SUMMED})
+        return Load(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def times(self, number: float) -> Load:
-        return replace(self, **{name: getattr(self, name) * number for name in _SUMMED})
-
-    def batch(self, size: int, most: float | None = None) -> Load:
-        """The largest batch of at most ``size`` sequences and ``most`` tokens, all as long as the longest."""
-        count = min(size, self.sequences)
-        own, families = self.longest - self.shared, -(-count // self.family)
-        tokens = min(self.tokens, families * self.shared + count * own)
-        pairs = families * self.shared**2 + count * own * self.longest
-        read = min(tokens, count * self.read / max(self.sequences, 1))
-        share = 1.0 if most is None or not tokens else min(1.0, max(most, self.longest) / tokens)
-        return replace(self, sequences=count, tokens=tokens, pairs=pairs, read=read).times(share)
+        return Load(*(number * value for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -99,18 +83,31 @@ class Cost:
         """The cost of so many such stages, one after the other."""
         return replace(self, **{name: getattr(self, name) * number for name in _COUNTED})
 
+    @property
+    def scratch(self) -> float:
+        """Bytes of a training's checkpoints: two, each with what is trained and the optimizer's moments."""
+        return 2 * (self.memory.gradients + self.memory.moments)
 
-def forward(shape: Shape, load: Load, batch: Load, *, weights: Precision = "fp32") -> Cost:
+    def facts(self) -> dict[str, Any]:
+        """The cost as JSON, without its disk; no memory if there is nothing to do."""
+        facts = asdict(self) | {"memory": asdict(self.memory) if self.memory.total else None}
+        return {name: value for name, value in facts.items() if name != "disk"}
+
+
+def forward(
+    shape: Shape, load: Load, batch: Load, *, weights: Precision = "fp32", depth: int | None = None
+) -> Cost:
     """Cost of passes without gradients that read likelihoods, such as an evaluation's.
 
     Args:
         load: everything that is passed.
-        batch: the largest batch, :meth:`Load.batch`.
+        batch: the largest batch.
+        depth: layers that are run; None: all.
     """
-    flops = _products(shape, load, shape.layers) + _scores(shape, load, shape.layers) + _head(shape, load)
-    size = BYTES[weights]
+    layers, size = depth or shape.layers, BYTES[weights]
     transient = transient_bytes(shape, batch, size)
     memory = Memory(shape.parameters * size, activations=transient, retained=retained_bytes(transient, size))
+    flops = _products(shape, load, layers) + _scores(shape, load, layers) + _head(shape, load)
     return Cost(flops, memory, tokens=load.tokens)
 
 
@@ -132,6 +129,7 @@ def training(
     offload: bool = False,
     sharded: bool = False,
     processes: int = 1,
+    depth: int | None = None,
 ) -> Cost:
     """Cost of training or unlearning.
 
@@ -146,11 +144,13 @@ def training(
         terms: number of gradients that a method weighs against each other.
         offload: moments in a GPU's host.
         sharded: decoder layers divided among ``processes``.
+        depth: layers that are run; None: all.
     """
-    part = trained_part(shape, trainable)
-    flops = _training_flops(shape, load, part, checkpointing=checkpointing, cached=reference == "cached")
+    part, run = trained_part(shape, trainable), replace(shape, layers=min(depth or shape.layers, shape.layers))
+    how = {"checkpointing": checkpointing, "cached": reference == "cached"}
+    flops = _training_flops(run, load, trained_part(run, trainable), **how)
     if reference_load is not None:
-        flops += forward(shape, reference_load, reference_load).flops
+        flops += forward(run, reference_load, reference_load).flops
     size = 4 if part.rank else BYTES[weights]
     trained, head = part.parameters * size, shape.embedding * size if part.head else 0
     activations = saved = saved_bytes(shape, batch, part, weights, precision, checkpointing=checkpointing)
@@ -160,7 +160,7 @@ def training(
     memory = Memory(
         weights=shape.parameters * BYTES[weights] + (trained if part.rank else 0),
         gradients=trained * terms,
-        moments=0 if offload else optimizer_bytes(part.parameters, size, optimizer),
+        moments=0 if offload else part.parameters * {"sgd": 0, "adamw": 2 * size}.get(optimizer, 2),
         reference={"none": 0, "cached": head, "pass": 0 if part.rank else trained}[reference],
         activations=activations,
         retained=retained_bytes(saved, min(BYTES[weights], BYTES[precision]), adapters=part.rank > 0),
@@ -175,14 +175,16 @@ def decoding(shape: Shape, prompts: Load, batch: Load, new_tokens: float, *, wei
 
     Args:
         prompts: prompts with shared prefixes once per batch.
-        batch: the largest batch of prompts, :meth:`Load.batch`.
+        batch: the largest batch of prompts.
     """
     generated = prompts.sequences * new_tokens
-    length = (prompts.longest + prompts.tokens / max(prompts.sequences, 1) + new_tokens) / 2
+    length = prompts.whole / max(prompts.sequences, 1) + new_tokens / 2
     token = forward(shape, Load(1, 1, length, 1), Load()).flops
-    prompting = forward(shape, replace(prompts, read=prompts.sequences), batch, weights=weights)
-    cached_tokens = batch.tokens + batch.sequences * new_tokens
-    memory = replace(prompting.memory, cache=cached_tokens * cache_bytes(shape, weights))
+    prompts, batch = (replace(load, read=load.sequences) for load in (prompts, batch))
+    prompting = forward(shape, prompts, batch, weights=weights)
+    # Of each token keys and values.
+    cache = 2 * BYTES[weights] * shape.layers * shape.keys * (batch.tokens + batch.sequences * new_tokens)
+    memory = replace(prompting.memory, cache=cache)
     return Cost(prompting.flops + generated * token, memory, tokens=prompts.tokens, generated=generated)
 
 

@@ -47,7 +47,7 @@ class Memory:
     @property
     def total(self) -> float:
         """Bytes of all tensors."""
-        return self.weights + self.gradients + self.moments + self.reference + self.activations + self.cache
+        return float(sum(vars(self).values())) - self.retained
 
     @property
     def process(self) -> float:
@@ -67,19 +67,18 @@ class TrainedPart(NamedTuple):
 
 def trained_part(shape: Shape, trainable: str) -> TrainedPart:
     """The part of a model that a setting of ``trainable`` trains; a pattern counts as all."""
-    form, _, value = trainable.partition(":")
-    number = value.partition(":")[0]
+    form, value, *_ = f"{trainable}:".split(":")
     if form == "lora":
-        rank = int(number) if number.isdigit() else 16
+        rank = int(value) if value.isdigit() else 16
         return TrainedPart(shape.layers * rank * adapter_width(shape), 0, 0, rank=rank)
     if form == "layers":
-        ends = [[int(end) for end in part.split("-")] for part in value.split(",")]
-        # The run refuses layers that the model has not; nobody counts to a billion here.
-        layers = {layer for part in ends for layer in range(part[0], min(part[-1], shape.layers - 1) + 1)}
+        spans = [[int(end) for end in part.split("-")] for part in value.split(",")]
+        # The run refuses layers that the model has not.
+        layers = [layer for layer in range(shape.layers) if any(span[0] <= layer <= span[-1] for span in spans)]
         return TrainedPart(len(layers) * shape.layer_parameters, min(layers, default=0), len(layers))
     if form == "through":
-        layers_below = int(number) + 1
-        return TrainedPart(layers_below * shape.layer_parameters + shape.embedding, 0, layers_below, shape.tied)
+        below = int(value) + 1
+        return TrainedPart(below * shape.layer_parameters + shape.embedding, 0, below, shape.tied)
     return TrainedPart(shape.parameters, 0, shape.layers, head=True)
 
 
@@ -87,16 +86,6 @@ def adapter_width(shape: Shape) -> int:
     """Inputs and outputs of all products of a layer: parameters of its adapters of rank 1."""
     attention = 2 * shape.attention + 2 * shape.keys + (2 if shape.fused else 4) * shape.hidden
     return attention + (3 if shape.gated else 2) * (shape.hidden + shape.ffn)
-
-
-def optimizer_bytes(parameters: float, size: int, optimizer: str) -> float:
-    """Bytes of the optimizer's moments for parameters of ``size`` bytes."""
-    return parameters * {"sgd": 0, "adamw": 2 * size}.get(optimizer, 2)
-
-
-def cache_bytes(shape: Shape, weights: Precision) -> int:
-    """Bytes of one token's keys and values."""
-    return 2 * BYTES[weights] * shape.layers * shape.keys
 
 
 def transient_bytes(shape: Shape, load: Load, size: int) -> float:
@@ -145,7 +134,7 @@ def _layer_bytes(shape: Shape, batch: Load, part: TrainedPart, size: int) -> flo
     adapters = 4 * part.rank * (7 if shape.gated else 4)
     token = norms * shape.hidden + size * (attention * shape.attention + mlp * shape.ffn) + adapters
     # Branches of shared text have its keys and values each.
-    shared = 2 * shape.attention * size * (batch.sequences * batch.shared if batch.family > 1 else 0)
+    shared = 2 * shape.attention * size * (batch.whole - batch.tokens)
     # Dropout of attention weights needs them, in fp32 beside their type.
     scores = (8 if size == 4 else 12) * shape.heads * batch.pairs if shape.attention_dropout else 0
     return token * batch.tokens + shared + scores

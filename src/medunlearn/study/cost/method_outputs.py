@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from medunlearn.methods.protocol import AlternativesMethod
+from medunlearn.study.cost.formulas import Load
 
 View = Literal["forget", "retain", "alternatives"]
 VIEWS: tuple[View, ...] = ("forget", "retain", "alternatives")
-_WIDE = re.compile(r"\.(hidden|log_distribution|divergence_from_reference)\(")
+_READ = r"\.(nll|sequence_nll|token_log_probs|log_distribution|divergence_from_reference)\("
+_WIDE = r"\.(hidden|log_distribution|divergence_from_reference)\("
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,19 @@ class MethodOutputs:
     @staticmethod
     def of(method: Any) -> MethodOutputs:
         """Outputs of a method's loss; both sides and both references if its source is not there."""
-        try:
-            sources = [inspect.getsource(cls) for cls in type(method).__mro__ if cls.__module__ != "builtins"]
-        except (OSError, TypeError):
-            return MethodOutputs(VIEWS[:2], VIEWS[:2], wide=True)
-        source = "\n".join(sources)
         views = VIEWS if isinstance(method, AlternativesMethod) else VIEWS[:2]
-        used = tuple(view for view in views if re.search(rf"\b{view}\.([a-z_]+\(|reference\b)", source)) or views
-        reference = tuple(
-            view for view in used if re.search(rf"\b{view}\.(reference\b|divergence_from_reference)", source)
+        try:
+            source = "\n".join(inspect.getsource(cls) for cls in type(method).__mro__[:-1])
+        except (OSError, TypeError):
+            return MethodOutputs(views, views, wide=True)
+        used, reference = (
+            tuple(view for view in views if re.search(rf"\b{view}\.({names})", source))
+            for names in (r"[a-z_]+\(|reference\b", r"reference\b|divergence_from_reference")
         )
-        reads = re.search(
-            r"\.(nll|sequence_nll|token_log_probs|log_distribution|divergence_from_reference)\(", source
+        return MethodOutputs(
+            used or views, reference, *(bool(re.search(names, source)) for names in (_READ, _WIDE))
         )
-        return MethodOutputs(used, reference, bool(reads), bool(_WIDE.search(source)))
+
+    def passed(self, load: Load) -> Load:
+        """The load of a pass; without logits unless the loss reads them."""
+        return load if self.reads else replace(load, read=0.0)

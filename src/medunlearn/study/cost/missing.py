@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from medunlearn.config import TINIES, EvaluateSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics import get_metric
-from medunlearn.models.folders import cached_file, model_folder
+from medunlearn.models.folders import local_folder
 from medunlearn.probes.score import metric_names
 
 NAMED = ("encoder", "nli", "bert", "bart")
@@ -37,7 +36,7 @@ def missing_parts(
         benchmark: its kinds of question determine the measures; None if it is not built yet.
         extracts_here: False if another environment finds the keywords.
     """
-    if model not in TINIES and not _is_here(model_folder(model)):
+    if model not in TINIES and local_folder(model) is None:
         yield f"train.model: {model} and its tokenizer are not on this machine; they are fetched at the start."
     names = metric_names(benchmark, evaluation) if benchmark is not None else evaluation.metrics
     needs = {need: name for name in names for need in get_metric(name).needs}
@@ -45,7 +44,7 @@ def missing_parts(
         source = getattr(evaluation, part)
         if source is None and part in needs:
             yield f"evaluate.{part}: none is named, and {needs[part]} is left unscored without one."
-        elif source is not None and not _is_here(source):
+        elif source is not None and local_folder(source) is None:
             yield f"evaluate.{part}: {source} is not on this machine; it is fetched when it is first needed."
     scispacy = evaluation.extractor == "scispacy" and extracts_here and evaluation.keywords is None
     if scispacy and find_spec("scispacy") is None:
@@ -55,7 +54,3 @@ def missing_parts(
     for judge in judges:
         if (key := judge.settings.api_key_env) and not os.environ.get(key):
             yield f"judge: {judge.name} needs a key, and ${key} is not set; it judges nothing without."
-
-
-def _is_here(source: str) -> bool:
-    return Path(source).is_dir() or cached_file(source, "config.json") is not None

@@ -7,9 +7,10 @@ counted: options of questions, scores, models of measures, judges, general tasks
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -29,10 +30,11 @@ from medunlearn.study.cost.formulas import Cost, Load, decoding, forward, image_
 from medunlearn.study.cost.memory import BYTES, Precision, trained_part
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.rank_sizes import RankLengths, rank_lengths
-from medunlearn.study.cost.sizes import Lengths, TokenSizes
+from medunlearn.study.cost.sizes import Array, Lengths, TokenSizes
 from medunlearn.study.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.study.presets import unlearning_method
 
+T = TypeVar("T")
 BYTES_AN_ANSWER = 600
 
 
@@ -69,122 +71,155 @@ class ModelPricing:
 
     def phases(self, settings: TrainSettings) -> dict[str, Cost]:
         """Price of each phase of a training, without the evaluations of its epochs."""
-        rendering, costs = rendering_for(settings), dict[str, Cost]()
-        phases: tuple[tuple[str, What, int, int | None], ...] = (
-            (
-                "pretrain",
-                "records",
-                settings.pretrain_epochs,
-                settings.max_length if settings.pack_records else None,
-            ),
-            ("finetune", settings.train_on, settings.epochs, None),
+        row = settings.max_length if settings.pack_records else None
+        phases: dict[str, tuple[What, int, int | None]] = {
+            "pretrain": ("records", settings.pretrain_epochs, row),
+            "finetune": (settings.train_on, settings.epochs, None),
+        }
+        return {name: self._phase(settings, *phase) for name, phase in phases.items() if phase[1]}
+
+    def _phase(self, settings: TrainSettings, what: What, epochs: int, row: int | None) -> Cost:
+        """Price of some epochs, in rows of a length if they are packed; full rows are counted."""
+        rendering, all_steps = rendering_for(settings), settings.retrained_length == "steps"
+        lengths, paced = (
+            self._items(rendering, what, without)
+            for without in (settings.without, None if all_steps else settings.without)
         )
-        for phase, what, epochs, row in phases:
-            if not epochs:
-                continue
-            lengths = self._items(rendering, what, settings.without)
-            steps, passes = _steps(lengths, settings, row) * epochs, float(epochs)
-            if settings.without is not None and settings.retrained_length == "steps":
-                whole = _steps(self._items(rendering, what, None), settings, row) * epochs
-                steps, passes = whole, passes * whole / max(1, steps)
-            load = lengths.load(*_cut(settings))
-            batch = _micro_batch(lengths, settings) if row is None else _rows(row, settings.micro_batch_size)
-            costs[phase] = self._trained(settings, settings.trainable, load.times(passes), batch, steps)
-        return costs
+        counts = (own.whole.sum() / row if row else len(own) for own in (paced, lengths))
+        steps, steps_an_epoch = (math.ceil(math.ceil(count) / settings.batch_size) for count in counts)
+        load = lengths.load(*_cut(settings)).times(epochs * steps / max(1, steps_an_epoch))
+        batch = Load.of([row] * settings.micro_batch_size) if row else _micro_batch(lengths, settings)
+        return self._trained(settings, settings.trainable, load, batch, epochs * steps)
 
     def unlearning(self, settings: UnlearnSettings) -> Cost:
         """Price of a new `unlearn` run."""
         method, rendering = unlearning_method(settings), self._rendering(settings)
-        forget = self._items(rendering, settings.train_on, settings.split, forget=True)
-        sides = {"forget": forget, "retain": self._items(rendering, settings.train_on, settings.split)}
+        forget, retain = (
+            self._items(rendering, settings.train_on, settings.split, forget=forget) for forget in (True, False)
+        )
         if isinstance(method, EditMethod):
-            layers = chosen_layers(method.layers, self.shape.layers)
-            samples = Lengths.join(*sides.values())
-            cost = self.reading(samples, settings.micro_batch_size, settings.weights, max(layers) + 1)
-            cost = replace(cost, disk=len(layers) * self.shape.mlp_matrices * BYTES[settings.weights])
-            passes = method.passes(False) * self.growth
-            return self._with_images(replace(cost.times(passes), disk=cost.disk))
+            return self._editing(method, Lengths.join(forget, retain), settings)
         outputs, draws = MethodOutputs.of(method), settings.epochs * len(forget)
+        sides = {"forget": forget, "retain": retain.drawn(draws, "retain", settings.seed)}
         if isinstance(method, AlternativesMethod):
             sides["alternatives"] = forget
-        sides["retain"] = sides["retain"].drawn(draws, "retain", settings.seed)
-        loads: dict[str, Load] = {view: sides[view].load(*_cut(settings)) for view in outputs.views}
-        if not outputs.reads:
-            loads = {view: replace(load, read=0.0) for view, load in loads.items()}
-        load = sum((own.times(draws / max(1.0, own.sequences)) for own in loads.values()), Load())
-        batch = sum((_micro_batch(sides[view], settings, read=outputs.reads) for view in loads), Load())
-        trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-        reference = self._reference(settings, outputs, loads, draws, trainable)
+        once = {view: lengths.load(*_cut(settings)) for view, lengths in sides.items()}
+        drawn = {view: load.times(draws / max(1.0, load.sequences)) for view, load in once.items()}
+        load = outputs.passed(sum((drawn[view] for view in outputs.views), Load()))
+        batch = outputs.passed(sum((_micro_batch(sides[view], settings) for view in outputs.views), Load()))
         steps = settings.epochs * -(-len(forget) // settings.batch_size)
-        terms = len(outputs.views) if isinstance(method, WeighingMethod) else 1
-        depth = None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1
-        cost = self._trained(settings, trainable, load, batch, steps, terms=terms, depth=depth, **reference)
-        tokens = sum(
-            draws / max(1, len(own)) * own.load(*_cut(settings)).tokens for own in sides.values() if len(own)
-        )
-        cost = replace(cost, tokens=tokens * self.growth)
+        trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
+        reference, reference_load = self._reference(settings, outputs, once, drawn, trainable)
         if isinstance(method, SteppingMethod):
-            looks = sum(map(method.looks, range(steps))) / max(1, steps)
-            cost = replace(cost, flops=cost.flops + 2 * looks * forward(self.shape, load, batch).flops)
+            reference_load += load.times(2 * sum(map(method.looks, range(steps))) / max(1, steps))
+        cost = self._trained(
+            settings,
+            trainable,
+            load,
+            batch,
+            steps,
+            terms=len(outputs.views) if isinstance(method, WeighingMethod) else 1,
+            depth=None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1,
+            reference=reference,
+            reference_load=reference_load,
+        )
+        cost = replace(cost, tokens=self.growth * sum(own.tokens for own in drawn.values()))
         if isinstance(method, AlternativesMethod):
             longest = float(forget.scored.max(initial=1.0))
             answers = self._decoding(forget, longest, settings.batch_size, settings.weights)
             cost += answers.times(method.alternatives * self.growth)
         return self._with_evaluations(cost, settings, settings.split)
 
+    def _editing(self, method: EditMethod, samples: Lengths, settings: UnlearnSettings) -> Cost:
+        """Price of passes to the last edited layer."""
+        layers = chosen_layers(method.layers, self.shape.layers)
+        cost = self.reading(samples, settings.micro_batch_size, settings.weights, max(layers) + 1)
+        disk = len(layers) * self.shape.mlp_matrices * BYTES[settings.weights]
+        return self._with_images(replace(cost.times(method.passes(False) * self.growth), disk=disk))
+
+    def _reference(
+        self,
+        settings: UnlearnSettings,
+        outputs: MethodOutputs,
+        once: Mapping[str, Load],
+        drawn: Mapping[str, Load],
+        trainable: str,
+    ) -> tuple[Literal["none", "cached", "pass"], Load]:
+        """Outputs of the model before unlearning and of frozen layers, and passes for them.
+
+        They are cached before the first step if the budget holds them and a pass is spared: if sequences are drawn
+        again, or the reference would be a copy of the whole model.
+        """
+        part = trained_part(self.shape, trainable)
+        views = outputs.reference or (outputs.views if part.first else ())
+        distinct = [min(once[view], drawn[view], key=lambda load: load.sequences) for view in views]
+        cached = outputs.passed(sum(distinct, Load()))
+        wide = self.shape.hidden if outputs.wide or not outputs.reference else 1
+        size = 4 * wide * (cached.read or cached.tokens) * self.growth
+        again = all(drawn[view].sequences > once[view].sequences for view in views)
+        if views and size <= settings.keep_gb * 1e9 and (again or not (part.first or part.rank)):
+            return "cached", cached
+        passed = outputs.passed(sum((drawn[view] for view in outputs.reference), Load()))
+        return ("pass", passed) if outputs.reference else ("none", passed)
+
     def evaluating(self, settings: EvaluateSettings) -> Cost:
         """Price of an evaluation of a model."""
-        key = settings.model_dump_json(exclude={"replicates", "allow_broken", "other_texts"})
-        if key not in self._known:
+
+        def price() -> Cost:
             questions = questions_to_ask(self.benchmark, self.benchmark.split(settings.split), settings)
-            self._known[key] = self.answering(questions, settings) + self.ranking(settings)
-        cost: Cost = self._known[key]
-        return cost
+            return self.answering(questions, settings) + self.ranking(settings)
+
+        return self._once(settings.model_dump_json(exclude={"replicates", "allow_broken", "other_texts"}), price)
 
     def answering(self, questions: Sequence[Question], settings: EvaluateSettings) -> Cost:
         """Price of answers to some questions, and of the likelihoods of the reference answers."""
         lengths, size = self.sizes.of_questions(questions, self._rendering(settings)), settings.batch_size
         limit = settings.max_new_tokens or self.sizes.longest_answer
         cost = self._decoding(lengths, limit, size, settings.weights)
-        cost += self.reading(lengths, size, settings.weights)
-        cost = replace(cost, disk=BYTES_AN_ANSWER * len(questions)).times(
-            self.growth if settings.limit is None else 1
-        )
-        return self._with_images(cost)
+        cost += replace(self.reading(lengths, size, settings.weights), disk=BYTES_AN_ANSWER * len(questions))
+        return self._with_images(cost.times(self.growth if settings.limit is None else 1))
 
     def ranks(self, settings: EvaluateSettings) -> RankLengths:
         """Lengths of what an evaluation ranks."""
         names = metric_names(self.benchmark, settings)
-        return rank_lengths(self.sizes, settings, names, self._rendering(settings))
+        return rank_lengths(self.sizes, settings, names, self._rendering(settings), self.rendering.max_length)
 
     def ranking(self, settings: EvaluateSettings) -> Cost:
         """Price of an evaluation's ranks of facts."""
         ranks, size, weights = self.ranks(settings), settings.batch_size, settings.weights
-        cost = self.reading(ranks.branches, AT_ONCE * size, weights)
-        cost += self.reading(ranks.notes, size, weights)
+        cost = self.reading(ranks.branches, AT_ONCE * size, weights) + self.reading(ranks.notes, size, weights)
         return cost.times(ranks.times * (self.growth if settings.ranked is None else 1))
+
+    def reading(self, lengths: Lengths, size: int, weights: Precision, depth: int | None = None) -> Cost:
+        """Price of a pass without gradients to likelihoods, or to the output of the first layers."""
+        load, batch = lengths.load(size), lengths.longest(size)
+        if depth is not None:
+            load, batch = replace(load, read=0.0), replace(batch, read=0.0)
+        return forward(self.shape, load, batch, weights=weights, depth=depth)
+
+    def _decoding(self, lengths: Lengths, limit: float, size: int, weights: Precision) -> Cost:
+        prompts = replace(lengths, whole=lengths.whole - lengths.scored)
+        return decoding(self.shape, prompts.load(size), prompts.longest(size), limit, weights=weights)
 
     def _items(self, rendering: Rendering, what: What, split: str | None, *, forget: bool = False) -> Lengths:
         """Lengths of the train fold without a split's forget set, or of that alone."""
-        key = (rendering, what)
-        if key not in self._known:
-            records, questions = training_data(self.benchmark, None, what)
-            parts = (
-                self.sizes.of_records(records, rendering.max_length),
-                self.sizes.of_questions(questions, rendering),
-            )
-            self._known[key] = Lengths.join(*parts)
-        lengths: Lengths = self._known[key]
-        return lengths if split is None else lengths.only(self._forgotten(split)[lengths.record] == forget)
 
-    def _forgotten(self, split: str) -> Any:
-        """Truth values, one per record of the benchmark: True for those of a split's forget set."""
-        if split not in self._known:
-            sides = self.benchmark.sides(self.benchmark.split(split))
-            self._known[split] = np.array(
-                [sides[record.record_id] == "forget" for record in self.benchmark.records]
-            )
-        return self._known[split]
+        def lengths() -> Lengths:
+            records, questions = training_data(self.benchmark, None, what)
+            return self.sizes.of_items(records, questions, rendering)
+
+        def forgotten() -> Array:
+            sides = self.benchmark.sides(self.benchmark.split(str(split)))
+            return np.array([sides[record.record_id] == "forget" for record in self.benchmark.records])
+
+        whole = self._once((rendering, what), lengths)
+        return whole if split is None else whole.only(self._once(split, forgotten)[whole.record] == forget)
+
+    def _once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = compute()
+        value: T = self._known[key]
+        return value
 
     def _trained(
         self,
@@ -193,98 +228,48 @@ class ModelPricing:
         load: Load,
         batch: Load,
         steps: int,
-        *,
-        depth: int | None = None,
         **more: Any,
     ) -> Cost:
         tiny = isinstance(settings, TrainSettings) and settings.model in TINIES
-        how: dict[str, Any] = {
-            "steps": steps,
-            "passes": -(-settings.batch_size // (settings.micro_batch_size * self.processes)),
-            "trainable": trainable,
-            "optimizer": settings.optimizer,
-            "weights": "fp32" if tiny else settings.weights,
-            "precision": self.fast if settings.precision == "auto" else settings.precision,
-            "checkpointing": settings.gradient_checkpointing,
-            "offload": settings.offload == "optimizer",
-            "sharded": settings.sharding != "none",
-            "processes": self.processes,
+        cost = training(
+            self.shape,
+            load,
+            batch,
+            steps=steps,
+            passes=-(-settings.batch_size // (settings.micro_batch_size * self.processes)),
+            trainable=trainable,
+            optimizer=settings.optimizer,
+            weights="fp32" if tiny else settings.weights,
+            precision=self.fast if settings.precision == "auto" else settings.precision,
+            checkpointing=settings.gradient_checkpointing,
+            offload=settings.offload == "optimizer",
+            sharded=settings.sharding != "none",
+            processes=self.processes,
             **more,
-        }
-        cost = training(self.shape, load, batch, **how)
-        if depth is not None and depth < self.shape.layers:
-            # Layers above the one whose output a loss reads are not run.
-            cost = replace(cost, flops=training(replace(self.shape, layers=depth), load, batch, **how).flops)
+        )
         epochs = settings.epochs if _trains_tower(trainable) else 0
         return self._with_images(replace(cost.times(self.growth), disk=cost.disk), epochs)
 
-    def _reference(
-        self,
-        settings: UnlearnSettings,
-        outputs: MethodOutputs,
-        loads: Mapping[str, Load],
-        draws: int,
-        trainable: str,
-    ) -> dict[str, Any]:
-        """Arguments of the formula for outputs of the model before unlearning and of frozen layers.
-
-        They are cached before the first step if the budget holds them and a pass is spared: if sequences are drawn
-        again, or the reference would be a copy of the whole model.
-        """
-        part = trained_part(self.shape, trainable)
-        views = outputs.reference or (outputs.views if part.first else ())
-        if not views:
-            return {}
-        once = {view: loads[view].times(min(1.0, draws / max(1.0, loads[view].sequences))) for view in views}
-        wide = 4 * self.shape.hidden if outputs.wide or not outputs.reference else 4
-        size = sum(wide * (load.read or load.tokens) for load in once.values()) * self.growth
-        repeated = all(draws > loads[view].sequences for view in views)
-        if size <= settings.keep_gb * 1e9 and (repeated or not (part.first or part.rank)):
-            return {"reference": "cached", "reference_load": sum(once.values(), Load())}
-        if not outputs.reference:
-            return {}
-        passed = sum((loads[view].times(draws / max(1.0, loads[view].sequences)) for view in views), Load())
-        return {"reference": "pass", "reference_load": passed}
-
-    def reading(self, lengths: Lengths, size: int, weights: Precision, layers: int | None = None) -> Cost:
-        """Price of a pass without gradients to likelihoods, or to the output of the first layers."""
-        load, batch = lengths.load(size), lengths.longest(size)
-        if layers is None:
-            return forward(self.shape, load, batch, weights=weights)
-        load, batch = replace(load, read=0.0), replace(batch, read=0.0)
-        cost = forward(self.shape, load, batch, weights=weights)
-        return replace(cost, flops=forward(replace(self.shape, layers=layers), load, batch).flops)
-
-    def _decoding(self, lengths: Lengths, limit: float, size: int, weights: Precision) -> Cost:
-        prompts = replace(lengths, whole=lengths.whole - lengths.scored, scored=np.ones(len(lengths)))
-        return decoding(self.shape, prompts.load(size), prompts.longest(size), limit, weights=weights)
-
     def _with_evaluations(self, cost: Cost, settings: TrainSettings | UnlearnSettings, split: str | None) -> Cost:
         """The price with the evaluations of epochs, which run beside the optimizer's moments and the reference."""
-        evaluation = epoch_settings(settings, split)
+        evaluation, times = epoch_settings(settings, split), evaluations(settings)
         if evaluation is None:
             return cost
         once = self.evaluating(evaluation)
         memory = replace(once.memory, moments=cost.memory.moments, reference=cost.memory.reference)
-        disk = cost.disk + once.disk * evaluations(settings)
-        return replace(cost + replace(once, memory=memory, disk=0).times(evaluations(settings)), disk=disk)
+        return cost + replace(once, memory=memory).times(times)
 
     def _with_images(self, cost: Cost, trained_epochs: int = 0) -> Cost:
         """The price with the image tower: each image once, or forward and backward in each epoch that trains it."""
-        tower = self.shape.tower
-        if tower is None or not self.sizes.images:
-            return cost
-        flops = sum(image_flops(tower, tokens) for tokens in self.sizes.images.values())
+        tower, images = self.shape.tower, self.sizes.images.values()
+        flops = sum(image_flops(tower, tokens) for tokens in images) if tower is not None else 0.0
         return replace(cost, flops=cost.flops + flops * (3 * trained_epochs or 1))
 
     def _rendering(self, settings: UnlearnSettings | EvaluateSettings) -> Rendering:
-        own: dict[str, Any] = {"template": settings.template, "context": settings.context}
-        if isinstance(settings, UnlearnSettings):
-            own |= {"max_length": settings.max_length, "long_notes": settings.long_notes}
-        else:
-            own |= {"max_length": None}
-        overrides = {name: value for name, value in own.items() if value is not None or name == "max_length"}
-        return replace(self.rendering, **overrides)
+        """The model's own, but for the settings; an evaluation's has no bound."""
+        own = {name: getattr(settings, name, None) for name in ("template", "context", "long_notes")}
+        overrides: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        return replace(self.rendering, **overrides, max_length=getattr(settings, "max_length", None))
 
 
 def _cut(settings: LoopFields) -> tuple[int, int]:
@@ -292,24 +277,12 @@ def _cut(settings: LoopFields) -> tuple[int, int]:
     return settings.batch_size, min(settings.micro_batch_size, settings.batch_size)
 
 
-def _rows(row: int, count: int) -> Load:
-    """Packed rows of one length."""
-    return Load(count, row * count, row**2 * count, row * count, row)
-
-
-def _steps(lengths: Lengths, settings: LoopFields, row: int | None) -> int:
-    """Optimizer steps of an epoch; packed rows are full."""
-    count = len(lengths) if row is None else -(-lengths.whole.sum() // row)
-    return int(-(-count // settings.batch_size))
-
-
-def _micro_batch(lengths: Lengths, settings: LoopFields, *, read: bool = True) -> Load:
+def _micro_batch(lengths: Lengths, settings: LoopFields) -> Load:
     """The largest micro-batch of a side."""
     step, size = _cut(settings)
     if settings.micro_batch_tokens is not None:
         size = min(size, max(1, int(settings.micro_batch_tokens // lengths.whole.max(initial=1.0))))
-    load = lengths.largest(step, size)
-    return load if read else replace(load, read=0.0)
+    return lengths.largest(step, size)
 
 
 def _trains_tower(trainable: str) -> bool:

@@ -47,8 +47,7 @@ class _CountedRanks(RankPlan):
         return _CountedPool(self.settings.alternatives)
 
 
-@dataclass(frozen=True)
-class RankLengths:
+class RankLengths(NamedTuple):
     """Branches of facts, and whole notes with their versions; ``times`` as many on average are ranked.
 
     Attributes:
@@ -62,61 +61,45 @@ class RankLengths:
 
 
 def rank_lengths(
-    sizes: TokenSizes, settings: EvaluateSettings, metrics: Sequence[str], rendering: Rendering
+    sizes: TokenSizes,
+    settings: EvaluateSettings,
+    metrics: Sequence[str],
+    rendering: Rendering,
+    max_length: int | None,
 ) -> RankLengths:
-    """Lengths of what an evaluation ranks; empty without ranking measures."""
+    """Lengths of what an evaluation ranks; empty without ranking measures.
+
+    Args:
+        rendering: of questions.
+        max_length: of chunks of records.
+    """
     plan = rank_plan(sizes.benchmark, settings.split, settings, metrics)
     if not plan.needs:
-        return RankLengths(sizes.of_records((), None), sizes.of_records((), None), 0, 0)
+        nothing = sizes.of_records((), None)
+        return RankLengths(nothing, nothing, 0, 0)
     few = settings.model_copy(update={"ranked": min(SUBJECTS, settings.ranked or SUBJECTS)})
     sample = _CountedRanks(plan.benchmark, plan.fingerprint, plan.split, few, plan.key, plan.needs - {NOTES})
-    whole, part = (
-        [records for side in SIDES for records in own.records_of(side).values()] for own in (plan, sample)
-    )
+    whole, part = ([own for side in SIDES for own in ranks.records_of(side).values()] for ranks in (plan, sample))
     notes = [record for records in part for record in records] if NOTES in plan.needs else []
-    facts = [*_in_answers(sizes, sample, rendering), *_in_records(sizes, sample, rendering)]
-    times = len(whole) / max(1, len(part))
-    return RankLengths(
-        _branches(facts),
-        sizes.of_records(notes * (1 + settings.versions), rendering.max_length),
-        len(facts) * times,
-        times,
-    )
+    facts = [*_branches(sizes, sample, rendering, max_length or np.inf)]
+    shared, own, count = np.array(facts, dtype=float).reshape(-1, 3).T
+    family, times = np.arange(len(facts)), len(whole) / max(1, len(part))
+    branches = Lengths(shared + own, own, shared, family, family).only(np.repeat(family, count.astype(int)))
+    versions = sizes.of_records(notes * (1 + settings.versions), max_length)
+    return RankLengths(branches, versions, len(facts) * times, times)
 
 
-class _Branches(NamedTuple):
-    """Branches of one fact: tokens of their common beginning and of each, their number, and the record's place."""
-
-    shared: float
-    own: float
-    branches: int
-    record: int
-
-
-def _in_answers(sizes: TokenSizes, plan: RankPlan, rendering: Rendering) -> Iterator[_Branches]:
+def _branches(
+    sizes: TokenSizes, plan: RankPlan, rendering: Rendering, chunk: float
+) -> Iterator[tuple[float, float, int]]:
+    """Of each fact tokens in front of it, and tokens and number of its branches."""
     questions = [sizes.benchmark.question[key] for key in plan.questions]
-    lengths = sizes.of_questions(questions, rendering)
-    for place, question in enumerate(questions):
-        letters = max(1, len(question.answer))
-        for fact, others in plan.questions[question.question_id]:
-            before = lengths.whole[place] - lengths.scored[place] * (1 - fact.start / letters)
-            own = lengths.scored[place] * (fact.end - fact.start) / letters + AFTER
-            yield _Branches(before, own, 1 + len(others.texts), int(lengths.record[place]))
-
-
-def _in_records(sizes: TokenSizes, plan: RankPlan, rendering: Rendering) -> Iterator[_Branches]:
     records = [sizes.benchmark.record[key] for key in plan.records]
-    for record, tokens in zip(records, sizes.notes(records), strict=True):
-        letters, most = max(1, len(record.text)), (rendering.max_length or np.inf) - AFTER
-        for fact, others in plan.records[record.record_id]:
-            own = max(1.0, tokens * (fact.end - fact.start) / letters) + AFTER
-            # Longer notes are cut in chunks.
-            before = (tokens * fact.start / letters) % most
-            yield _Branches(before, own, 1 + len(others.texts), sizes.places[record.record_id])
-
-
-def _branches(facts: Sequence[_Branches]) -> Lengths:
-    columns = np.array(facts, dtype=float).reshape(-1, 4).T
-    count = columns[2].astype(int)
-    shared, own, record = (np.repeat(columns[place], count) for place in (0, 1, 3))
-    return Lengths(shared + own, own, shared, np.repeat(np.arange(len(facts)), count), record)
+    asked, tokens = sizes.of_questions(questions, rendering), sizes.notes.tokens([r.text for r in records])
+    texts = [question.answer for question in questions] + [record.text for record in records]
+    facts, before = [*plan.questions.values(), *plan.records.values()], [*(asked.whole - asked.scored), *0 * tokens]
+    for own, text, prompt, count in zip(facts, texts, before, [*asked.scored, *tokens], strict=True):
+        letter = count / max(1, len(text))
+        for fact, others in own:
+            value = max(1.0, letter * (fact.end - fact.start))
+            yield prompt + letter * fact.start % chunk, value + AFTER, 1 + len(others.texts)

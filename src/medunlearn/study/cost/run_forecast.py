@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
@@ -13,7 +14,7 @@ from medunlearn.metrics.leakage import keywords
 from medunlearn.probes.score import metric_names
 from medunlearn.results.runs import Run, is_complete
 from medunlearn.study.benchmark_builds import needs_folder, open_section
-from medunlearn.study.cost.capacity import capacity_of, is_gpu
+from medunlearn.study.cost.capacity import Capacity, capacity_of, is_gpu
 from medunlearn.study.cost.forecast import Forecast, PlannedStage
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
@@ -45,29 +46,25 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
         check_watched(benchmark, experiment.attack, experiment.utility if find_spec("lm_eval") else None)
         if experiment.evaluate.extractor != "scispacy" or find_spec("scispacy"):
             keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
-    missing = tuple(
-        missing_parts(
-            benchmark,
-            target.model,
-            experiment.evaluate,
-            experiment.utility,
-            experiment.judges.judges if experiment.judges else (),
-            extracts_here=settings.extractor_python is None,
-        )
+    missing = missing_parts(
+        benchmark,
+        target.model,
+        experiment.evaluate,
+        experiment.utility,
+        experiment.judges.judges if experiment.judges else (),
+        extracts_here=settings.extractor_python is None,
     )
     if benchmark is None:
         stages = [PlannedStage(name, note="its price is not known") for name in _names(experiment)]
         return Forecast(settings.name, (PlannedStage("benchmark"), *stages), capacity, (), (NOT_BUILT, *missing))
-    processes = join().world
-    pricing = Pricing.of(benchmark, target, on_gpu=is_gpu(device), processes=processes)
+    pricing = Pricing.of(benchmark, target, **_place(device))
+    if pricing.processes == 1 and any(own.sharding != "none" for own in (target, *experiment.methods)):
+        pricing.doubts += (SHARDED_PLAN,)
     text = sum(len(record.text) for record in benchmark.records)
     text += sum(len(question.question) + len(question.answer) for question in benchmark.questions)
     first = PlannedStage("benchmark", "done") if is_built else PlannedStage("benchmark", cost=Cost(disk=text))
-    doubts = pricing.doubts
-    if processes == 1 and any(own.sharding != "none" for own in (target, *experiment.methods)):
-        doubts += (SHARDED_PLAN,)
-    stages = [first, *_stages(experiment, benchmark, pricing), PlannedStage("report")]
-    return Forecast(settings.name, tuple(stages), capacity, doubts, missing, bool(pricing.shape.doubt))
+    stages = [first, *_stages(experiment, pricing), PlannedStage("report")]
+    return _forecast(settings.name, stages, pricing, capacity, missing)
 
 
 def _names(experiment: Experiment) -> Iterator[str]:
@@ -76,64 +73,56 @@ def _names(experiment: Experiment) -> Iterator[str]:
         *(["retrained"] if experiment.retrained else []),
         *(own.method for own in experiment.methods),
     ]
-    yield from models
-    yield from (f"evaluate {model}" for model in models)
-    yield from (f"attack {model}" for model in models if experiment.attack)
-    yield from (f"utility {model}" for model in models if experiment.utility)
-    yield "report"
+    verbs = ["evaluate", *(verb for verb in ("attack", "utility") if getattr(experiment, verb))]
+    yield from (*models, *(f"{verb} {model}" for verb in verbs for model in models), "report")
 
 
-def _stages(experiment: Experiment, benchmark: Benchmark, pricing: Pricing) -> Iterator[PlannedStage]:
-    settings, folders = experiment.settings, dict[str, Path | None]()
+def _stages(experiment: Experiment, pricing: Pricing) -> Iterator[PlannedStage]:
+    """Stages of every model; the harness's tasks have no price."""
+    out, benchmark, folders = experiment.settings.out, pricing.benchmark, dict[str, Path | None]()
     if experiment.adopt is not None:
         yield PlannedStage("target", note=f"{experiment.adopt[0]} is adopted; nothing is trained")
         folders["target"] = None
     own = None if experiment.adopt is not None else experiment.target
     for name, train in (("target", own), ("retrained", experiment.retrained)):
         if train is not None:
-            folders[name] = out = run_folder(benchmark, train, name, train.model, settings.out)
-            yield training_stage(name, pricing, train, out)
+            folders[name] = run_folder(benchmark, train, name, train.model, out)
+            yield training_stage(name, pricing, train, folders[name])
     # The folder of an unlearning run depends on the trained target.
     trained = folders["target"] if is_complete(folders["target"]) else None
     for method in experiment.methods:
-        folder = run_folder(benchmark, method, method.method, trained, settings.out) if trained else None
+        folder = run_folder(benchmark, method, method.method, trained, out) if trained else None
         folders[method.method] = folder
         yield unlearning_stage(method.method, pricing, method, folder)
     for name, folder in folders.items():
         yield evaluation_stage(f"evaluate {name}", pricing, experiment.evaluate, folder)
-    yield from _attacks_and_utility(experiment, benchmark, pricing, folders)
-
-
-def _attacks_and_utility(
-    experiment: Experiment, benchmark: Benchmark, pricing: Pricing, folders: Mapping[str, Path | None]
-) -> Iterator[PlannedStage]:
-    """Attacks and utility of every model; the harness's tasks have no price."""
-
-    def of_each(verb: str, place: Callable[[Run], Path], price: PlannedStage) -> Iterator[PlannedStage]:
-        for name, folder in folders.items():
-            is_done = folder is not None and is_complete(folder) and is_complete(place(Run.open(folder)))
-            title = f"{verb} {name}"
-            yield PlannedStage(title, "done") if is_done else replace(price, name=title)
-
     if (attack := experiment.attack) is not None:
         from medunlearn.attacks.attack_run import attack_folder
 
-        prices = pricing.attacks(attack).values()
-        note = "; ".join(price.note for price in prices if price.note)
-        whole = PlannedStage("attack", note=note, cost=sum((price.cost for price in prices), Cost()))
-        yield from of_each("attack", lambda run: attack_folder(run, benchmark, attack), whole)
+        yield from _of_each(folders, pricing.attacking(attack), lambda run: attack_folder(run, benchmark, attack))
     if (utility := experiment.utility) is not None:
         from medunlearn.probes.utility.harness_run import utility_folder
 
         not_known = PlannedStage("utility", note="cost not estimated: the harness reads its tasks when it runs")
-        yield from of_each("utility", lambda run: utility_folder(run, utility), not_known)
+        yield from _of_each(folders, not_known, lambda run: utility_folder(run, utility))
+
+
+def _of_each(
+    folders: Mapping[str, Path | None], stage: PlannedStage, place: Callable[[Run], Path]
+) -> Iterator[PlannedStage]:
+    """The stage of each model; without its cost where its folder is complete."""
+    for model, folder in folders.items():
+        is_done = folder is not None and is_complete(folder) and is_complete(place(Run.open(folder)))
+        name = f"{stage.name} {model}"
+        yield PlannedStage(name, "done") if is_done else replace(stage, name=name)
 
 
 def forecast_training(benchmark: Benchmark, settings: TrainSettings, out: Path | None, device: str) -> Forecast:
     """Price of a `train` run. Raises ConfigError: the model lacks the parameters to train."""
     check_training(settings, trained_outline(settings))
-    pricing = Pricing.of(benchmark, settings, on_gpu=is_gpu(device), processes=join().world)
-    return _single(pricing, training_stage("train", pricing, settings, out), out, device)
+    pricing = Pricing.of(benchmark, settings, **_place(device))
+    stage = training_stage("train", pricing, settings, out)
+    return _forecast(stage.name, [stage], pricing, capacity_of(device, out or Path()))
 
 
 def forecast_unlearning(
@@ -141,23 +130,27 @@ def forecast_unlearning(
 ) -> Forecast:
     """Price of an `unlearn` run. Raises ConfigError: the model lacks the layers or parameters to train."""
     check_unlearning(settings, outline_of(str(target.model)))
-    pricing = Pricing.of_run(target, benchmark, on_gpu=is_gpu(device), processes=join().world)
-    return _single(pricing, unlearning_stage(settings.method, pricing, settings, out), out, device)
+    pricing = Pricing.of_run(target, benchmark, **_place(device))
+    stage = unlearning_stage(settings.method, pricing, settings, out)
+    return _forecast(stage.name, [stage], pricing, capacity_of(device, out or Path()))
 
 
 def forecast_evaluation(
     runs: Sequence[Run], benchmark: Benchmark, settings: EvaluateSettings, device: str
 ) -> Forecast:
     """Price of an evaluation of some models."""
-    stages, forecasts = list[PlannedStage](), list[Forecast]()
-    for run in runs:
-        pricing = Pricing.of_run(run, benchmark, on_gpu=is_gpu(device), processes=join().world)
-        stages.append(evaluation_stage(f"evaluate {run.label}", pricing, settings, run.folder))
-        forecasts.append(_single(pricing, stages[-1], run.folder, device))
-    missing = tuple(missing_parts(benchmark, str(runs[0].model), settings))
-    return replace(forecasts[0], name="evaluate", stages=tuple(stages), missing=missing)
+    prices = [Pricing.of_run(run, benchmark, **_place(device)) for run in runs]
+    models = zip(runs, prices, strict=True)
+    stages = [evaluation_stage(f"evaluate {run.label}", pricing, settings, run.folder) for run, pricing in models]
+    missing = missing_parts(benchmark, str(runs[0].model), settings)
+    return _forecast("evaluate", stages, prices[0], capacity_of(device, runs[0].folder), missing)
 
 
-def _single(pricing: Pricing, stage: PlannedStage, out: Path | None, device: str) -> Forecast:
-    capacity, guessed = capacity_of(device, out or Path()), bool(pricing.shape.doubt)
-    return Forecast(stage.name, (stage,), capacity, pricing.doubts, (), guessed)
+def _place(device: str) -> dict[str, Any]:
+    return {"on_gpu": is_gpu(device), "processes": join().world}
+
+
+def _forecast(
+    name: str, stages: Sequence[PlannedStage], pricing: Pricing, capacity: Capacity, missing: Iterable[str] = ()
+) -> Forecast:
+    return Forecast(name, tuple(stages), capacity, pricing.doubts, tuple(missing), bool(pricing.shape.doubt))

@@ -26,17 +26,16 @@ def unlearning_stage(name: str, pricing: ModelPricing, settings: UnlearnSettings
     return _resumed(name, out, cost, {"unlearn": cost})
 
 
-def _resumed(name: str, out: Path | None, whole: Cost, phases: Mapping[str, Cost]) -> PlannedStage:
+def _resumed(name: str, out: Path | None, cost: Cost, phases: Mapping[str, Cost]) -> PlannedStage:
     if is_complete(out):
         return PlannedStage(name, "done")
-    cost, notes = whole, list[str]()
+    notes = list[str]()
     for phase, own in phases.items():
         checkpoints = (out or Path("-")).glob(f"checkpoints/{phase}/step-*/state.json")
         if start := max((int(path.parent.name.split("-")[1]) for path in checkpoints), default=0):
             notes.append(f"{phase} at step {start} of {own.steps}")
-            share = start / max(1, own.steps)
-            numbers = {name: getattr(cost, name) - share * getattr(own, name) for name in ("flops", "tokens")}
-            cost = replace(cost, **numbers, steps=cost.steps - start)
+            left = cost + own.times(-start / max(1, own.steps))
+            cost = replace(left, disk=cost.disk, steps=cost.steps - start)
     return PlannedStage(name, "resumes" if notes else "to do", ", ".join(notes), cost)
 
 
@@ -44,30 +43,28 @@ def evaluation_stage(
     name: str, pricing: ModelPricing, settings: EvaluateSettings, run: Path | None
 ) -> PlannedStage:
     """Stage of an evaluation of the model in a run's folder, without stored answers and ranks."""
+    whole = PlannedStage(name, cost=pricing.evaluating(settings))
     if run is None or not is_complete(run):
-        return PlannedStage(name, cost=pricing.evaluating(settings))
+        return whole
     from medunlearn.probes.evaluate import evaluation_folder
 
     model, benchmark = Run.open(run), pricing.benchmark
     if is_complete(evaluation_folder(model, benchmark, settings)):
         return PlannedStage(name, "done")
     if not (run / "responses").exists():
-        return PlannedStage(name, cost=pricing.evaluating(settings))
+        return whole
     from medunlearn.models.pretrained import load_tokenizer
     from medunlearn.probes.questioning import longest_answer, store_of
 
-    rendering = model.rendering(settings.template, settings.context)
+    how = model, benchmark, settings, model.rendering(settings.template, settings.context)
     questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
     limit = settings.max_new_tokens or longest_answer(load_tokenizer(model.model), benchmark)
-    stored = store_of(model, benchmark, settings, rendering, limit).read()
-    remaining = [q for q in questions if (q.question_id, rendering.context, 0) not in stored]
-    ranks = store_of(
-        model, benchmark, settings, rendering, 0, ranks=rank_settings(settings.alternatives, settings.versions)
-    )
-    unranked = max(0.0, 1 - len(ranks.read()) / max(1.0, pricing.ranks(settings).facts))
+    answers = {question_id for question_id, *_ in store_of(*how, limit).read()}
+    ranks = len(store_of(*how, 0, ranks=rank_settings(settings.alternatives, settings.versions)).read())
+    remaining = [question for question in questions if question.question_id not in answers]
+    unranked = max(0.0, 1 - ranks / max(1.0, pricing.ranks(settings).facts))
     cost = pricing.answering(remaining, settings) + pricing.ranking(settings).times(unranked)
     if len(remaining) == len(questions):
-        return PlannedStage(name, cost=cost)
-    return PlannedStage(
-        name, "resumes", f"{len(questions) - len(remaining)} of {len(questions)} answers are there", cost
-    )
+        return replace(whole, cost=cost)
+    note = f"{len(questions) - len(remaining)} of {len(questions)} answers are there"
+    return PlannedStage(name, "resumes", note, cost)

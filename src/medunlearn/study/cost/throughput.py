@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from medunlearn.data.storage import write_json
 from medunlearn.errors import StorageError, UnknownNameError
@@ -62,47 +61,40 @@ def device_named(name: str) -> Device:
 def this_device(kind: str, precision: Precision) -> Device | None:
     """This machine's ``cpu`` or ``cuda`` as it was timed; None if it has not been (:func:`time_device`)."""
     rates = _rates().get(_key(kind, precision))
-    return Device(0, rates[0], rates[1], TIMED) if rates else None
+    return Device(0, *rates, TIMED) if rates else None
 
 
 def time_device(kind: str, precision: Precision) -> Device:
     """Time matrix products and copies on this machine for a fraction of a second, unless that is cached."""
     import torch
+    from torch.utils.benchmark import Timer
 
     if (known := this_device(kind, precision)) is not None:
         return known
     matrix = torch.ones(SIDE, SIDE, device=kind, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
     large = torch.ones(1 << 26, device=kind, dtype=torch.uint8)
-    wait = torch.cuda.synchronize if kind == "cuda" else lambda: None
-    products = 2 * SIDE**3 * _rate(lambda: matrix @ matrix, wait)
-    other = torch.empty_like(large)
+    values = {"matrix": matrix, "large": large, "other": large.clone()}
+    product, copy = (
+        Timer(line, globals=values, num_threads=torch.get_num_threads()).blocked_autorange(
+            min_run_time=TIMED_SECONDS
+        )
+        for line in ("matrix @ matrix", "other.copy_(large)")
+    )
     # A copy reads and writes.
-    device = Device(0, products, 2 * large.nbytes * _rate(lambda: other.copy_(large), wait), TIMED)
+    rates = 2 * SIDE**3 / product.median, 2 * large.nbytes / copy.median
     with suppress(OSError, StorageError):
         _file().parent.mkdir(parents=True, exist_ok=True)
-        write_json(_file(), {**_rates(), _key(kind, precision): [device.products, device.bandwidth]})
-    return device
+        write_json(_file(), {**_rates(), _key(kind, precision): rates})
+    return Device(0, *rates, TIMED)
 
 
-def _rate(work: Any, wait: Any) -> float:
-    """Calls per second, after one to warm up."""
-    work()
-    wait()
-    start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < TIMED_SECONDS:
-        work()
-        wait()
-        count += 1
-    return count / (time.perf_counter() - start)
-
-
-def _rates() -> dict[str, list[float]]:
+def _rates() -> dict[str, tuple[float, float]]:
     """Timed devices -> products and bandwidth; those that cannot be read are timed again."""
-    rates: dict[str, list[float]] = {}
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        for name, (products, bandwidth) in json.loads(_file().read_text()).items():
-            rates[name] = [float(products), float(bandwidth)]
-    return rates
+    try:
+        rates = json.loads(_file().read_text())
+        return {name: (float(products), float(bandwidth)) for name, (products, bandwidth) in rates.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _file() -> Path:

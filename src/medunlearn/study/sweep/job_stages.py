@@ -214,6 +214,5 @@ class AttackWith(JobStage):
         return counts.attacked(self.settings)
 
     def price(self, pricing: Pricing) -> StagePrice:
-        prices = pricing.attacks(self.settings).values()
-        note = "; ".join(price.note for price in prices if price.note)
-        return StagePrice(sum((price.cost for price in prices), Cost()), self.settings.batch_size, note)
+        stage = pricing.attacking(self.settings)
+        return StagePrice(stage.cost, self.settings.batch_size, stage.note)

@@ -8,8 +8,7 @@ from typing import Any
 
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
-from medunlearn.study.cost.capacity import Capacity, advice, capacity_of, is_gpu, shown_bytes, shown_number
-from medunlearn.study.cost.forecast import cost_facts, scratch_of
+from medunlearn.study.cost.capacity import Capacity, capacity_of, is_gpu
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
@@ -17,6 +16,7 @@ from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.sweep_graph import SweepGraph
 from medunlearn.study.sweep.sweep_plan import Sweep
+from medunlearn.terminal import short_number, size
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class SweepCost:
     @property
     def disk(self) -> float:
         """Bytes of the sweep's results, and of its largest checkpoints."""
-        return self.total.disk + max((scratch_of(kind.cost) for kind in self.kinds), default=0.0)
+        return self.total.disk + max((kind.cost.scratch for kind in self.kinds), default=0.0)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         if self.capacity is None or not self.kinds:
             return ()
         largest = max(self.kinds, key=lambda kind: kind.cost.memory.total)
-        return tuple(advice(largest.cost.memory, self.disk, self.capacity, f"A cell ({largest.label})"))
+        return tuple(self.capacity.advice(largest.cost.memory, self.disk, f"A cell ({largest.label})"))
 
     def summary(self) -> str:
         """The price in one line; empty without one."""
@@ -78,7 +78,7 @@ class SweepCost:
             return ""
         hours = "" if self.hours is None else f", about {self.hours:.3g} hours of one {self.device or 'process'}"
         memory = self.capacity.fit(self.total.memory, self.warnings)
-        return f"{shown_number(self.total.flops)} FLOPs{hours}, {memory}, {shown_bytes(self.disk)} on the disk."
+        return f"{short_number(self.total.flops)} FLOPs{hours}, {memory}, {size(self.disk)} on the disk."
 
     def lines(self) -> Iterator[str]:
         """Lines on the numbers, and on what to prepare before the sweep starts."""
@@ -91,8 +91,8 @@ class SweepCost:
 
     def facts(self) -> dict[str, Any]:
         kinds = [
-            {"label": kind.label, "cells": kind.cells, "work": cost_facts(kind.cost), "hours": kind.hours}
-            | {"disk": kind.cost.disk, "scratch": scratch_of(kind.cost), "note": kind.note}
+            {"label": kind.label, "cells": kind.cells, "work": kind.cost.facts(), "hours": kind.hours}
+            | {"disk": kind.cost.disk, "scratch": kind.cost.scratch, "note": kind.note}
             for kind in self.kinds
         ]
         lists = {name: list(getattr(self, name)) for name in ("warnings", "missing", "doubts")}
