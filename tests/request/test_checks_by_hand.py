@@ -340,7 +340,7 @@ def test_values_among_made_up_ones_are_no_finding() -> None:
 
     def said(beyond: int) -> Standings:
         values = dict.fromkeys(UNSEEN, 0.0) | {"her": 1.0}
-        counts = {"her": SaidFacts(facts=8, said=8, beyond=beyond, alternatives=20, chance=1 / 60)}
+        counts = {"her": SaidFacts(facts=8, hits=8, beyond=beyond, alternatives=20, chance=1 / 60)}
         probes = {"said": dict.fromkeys(values, 8)}
         return Standings({"said": WAYS["said"]}, {"said": values}, probes, said={"said": counts})
 
