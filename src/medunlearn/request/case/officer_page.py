@@ -19,6 +19,7 @@ from medunlearn.request.case.evidence import (
     OthersKept,
     Verdict,
 )
+from medunlearn.request.case.next_steps import next_steps
 
 SHOWN = 12
 """Hex digits of a pseudonym or hash that the page shows."""
@@ -85,6 +86,7 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
         Headline(
             "Verdict", f"{TITLES[verdict]}; {OTHERS_TITLES[evidence.decision.others]}", _lead(evidence, meaning)
         ),
+        section("What to do next", *_next(evidence), name="next"),
         section("Each patient", *_patients(evidence), name="patients"),
         section("What was asked and what was done", *_request(evidence), name="done"),
         section("What the model says of the patient", *_checks(evidence), name="patient"),
@@ -133,6 +135,11 @@ def _tested(evidence: CaseEvidence) -> str:
     tested, facts = (sum(getattr(own, name) for own in coverage) for name in ("tested", "facts"))
     ways = sum(not check.mean_of and check.concerns == "this request" for check in evidence.battery.checks)
     return f"Tested {tested} of {count(facts, 'fact')} of the notes, in {count(ways, 'way')} of asking."
+
+
+def _next(evidence: CaseEvidence) -> tuple[Block, ...]:
+    steps = next_steps(evidence)
+    return (Bullets(steps),) if steps else ()
 
 
 def _patients(evidence: CaseEvidence) -> tuple[Block, ...]:
