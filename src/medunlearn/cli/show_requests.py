@@ -121,6 +121,19 @@ def case_timestamp(result: Any, output: Output) -> None:
         output.line(f"{result.path}: time stamp of the case's statement, {result}.")
 
 
+def case_letter(result: Any, output: Output) -> None:
+    """Print the letter's file, its verdict, and the day by which it is to be answered."""
+    facts = {"letter": str(result.path), "language": result.language, "patient": result.patient}
+    more = {"verdict": result.verdict, "due": result.due.isoformat(), "signer": result.signer}
+    if not output.data({**facts, **more, "signer_known": result.signer_known}):
+        output.line(
+            f"{near(result.path)}: the letter. Fill in what stands in brackets; the browser prints it as PDF."
+        )
+        output.line(f"Its verdict: {result.verdict}. One month from receipt ends on {result.due.isoformat()}.")
+        if not result.signer_known:
+            output.warn(["the case was checked with its own key: --public-key FILE of the owner tells whose it is"])
+
+
 def case_purge(result: Any, output: Output) -> None:
     """Print the files that contain a patient, and the outcome for each.
 
