@@ -88,16 +88,18 @@ def _clean_sentences(evidence: CaseEvidence) -> Iterator[str]:
     own = _own_checks(evidence)
     before = {name for name, _ in found_before(own, evidence.battery.alpha)}
     said = [check for check in own if check.name.startswith(_SAID)]
+    unknown = []
     if able := [check for check in said if check.name in before and check.probes.held_out]:
         yield _said_sentence(able)
     else:
-        yield "Whether it says true values could not be asked: no such way found the patient in it before."
+        unknown.append("values in its answers")
     for subject in RANKED:
         means = [check for check in own if check.mean_of and check.subject == subject]
+        yield from map(_mean_sentence, means)
         if not means:
-            yield f"Whether it prefers true {subject} to made-up ones could not be asked: no way found them before."
-        for mean in means:
-            yield _mean_sentence(mean)
+            unknown.append(f"{subject} among made-up ones")
+    if unknown:
+        yield f"No way of asking found these in the model before, so they tell nothing: {', '.join(unknown)}."
 
 
 def _mean_sentence(mean: BatteryCheck) -> str:
