@@ -113,7 +113,7 @@ def test_each_verdict_has_its_text_and_no_other(letter: Any, name: str, result: 
 
 def test_it_says_what_was_tested_and_beside_whom(letter: Any) -> None:
     text = letter(CASES["no residual found"])
-    assert "We tested 9 of 12 facts of your records. Ways of asking: 1. Of these found you in the model" in text
+    assert "We tested 9 of 12 facts of your records. Ways of asking: 1; of these, 1 found you in the model" in text
     assert "real patients whom the model never saw" in text
     assert "facts of your records were tested was not counted" in letter(CASES["others not measured"])
     assert "Ways of asking" not in letter(CASES["no baseline"])

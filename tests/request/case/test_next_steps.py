@@ -78,7 +78,9 @@ ONE_EARLIER = LedgerDigest(rows=1, head="ab" * 32)
         (case(checked(), costs=(LOST,)), "no residual found", {"GENTLER"}),
         (case(checked(**FOUND)), "residual found", {"GO_ON", "EXACT"}),
         (case(invented(**FOUND)), "residual found", {"GO_ON", "EXACT", "REAL_NOTES"}),
-        (case(checked(**FOUND), costs=(LOST,)), "residual found", {"GO_ON", "EXACT", "GENTLER"}),
+        (case(checked(**FOUND), costs=(LOST,)), "residual found", {"BEGIN_AGAIN", "EXACT"}),
+        (case(*with_mean(0.2, 0.3), costs=(LOST,)), "inconclusive", {"BEGIN_AGAIN", "EXACT"}),
+        (case(*with_mean(-0.3, -0.2), costs=(LOST,)), "inconclusive", {"TOO_FAR", "GENTLER"}),
         (case(checked(**FOUND), method="none"), "residual found", {"TRAIN_ANYWAY"}),
         (case(checked(**FOUND), exact=EXACT), "residual found", {"SAME_TRAINING"}),
         (case(checked(**FOUND), exact=EXACT, costs=(LOST,)), "residual found", {"SAME_TRAINING", "TRAINED_ANEW"}),
@@ -156,5 +158,5 @@ def test_the_page_says_them_below_the_verdict_and_the_day_of_the_next_test() -> 
 def test_flags_of_the_sentences_exist() -> None:
     flags = {name for text in SENTENCES.values() for name in re.findall(r"--([a-z][a-z-]*)", text)}
     assert {flag.replace("-", "_") for flag in flags} - {*ForgetSettings.model_fields} == {"out"}
-    assert "--budget 6" in SENTENCES["GO_ON"]
+    assert all("--budget 6" in SENTENCES[name] for name in ("GO_ON", "BEGIN_AGAIN"))
     assert "(16 unless" in SENTENCES["MORE_FACTS"]

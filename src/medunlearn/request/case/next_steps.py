@@ -25,6 +25,11 @@ GO_ON = (
     "Go on from the model that came out: give the same command with that model and another --out. It has all "
     f"tries again (--method auto --budget {_usual('budget')}; a smaller budget leaves some out)."
 )
+BEGIN_AGAIN = (
+    "Begin again from the model before: this one may know the patient still, and answers about others lost too "
+    f"much. Allow all tries (--method auto --budget {_usual('budget')}), train fewer weights (--unlearn.trainable "
+    "lora) or use another --method, with another --out."
+)
 EXACT = (
     "If `medunlearn train` trained the model, delete exactly: --method exact trains again without the patient, and "
     "leaves nothing to test."
@@ -87,7 +92,10 @@ DESTROY = (
 
 def next_steps(evidence: CaseEvidence) -> tuple[str, ...]:
     """Sentences about what to do next, the most urgent first."""
-    return tuple(dict.fromkeys(chain(_verdict_steps(evidence), _others_steps(evidence), _closing_steps(evidence))))
+    steps = dict.fromkeys(chain(_verdict_steps(evidence), _others_steps(evidence), _closing_steps(evidence)))
+    if BEGIN_AGAIN in steps:
+        steps.pop(GENTLER, None)
+    return tuple(steps)
 
 
 def _verdict_steps(evidence: CaseEvidence) -> Iterator[str]:
@@ -118,7 +126,7 @@ def _try_harder(evidence: CaseEvidence) -> Iterator[str]:
     elif evidence.method == NOTHING_TRAINED:
         yield TRAIN_ANYWAY
     else:
-        yield GO_ON
+        yield BEGIN_AGAIN if evidence.decision.others == "not kept" else GO_ON
         yield EXACT
 
 
