@@ -101,6 +101,7 @@ python {CASE}
 verify case
 case key --out owner/signing.key
 forget hf notes.csv --patient n3 --build.patient_column id --key owner/signing.key --out request --anyway {REQUEST}
+case letter case --out letter.html
 case timestamp case --command "python authority.py"
 case purge target bench --patient patient-0003 --benchmark bench
 """.strip()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from medunlearn.config import (
     AdoptSettings,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from medunlearn.judging.panel_run import JudgingRun
     from medunlearn.probes.utility.numbers import Utilities
     from medunlearn.probes.utility.tasks import ExportedTasks
+    from medunlearn.request.case.answer_letter import PatientLetter
     from medunlearn.request.case.case_checks import BatteryRunner
     from medunlearn.request.case.purge import Purge
     from medunlearn.request.case.signing_keys import KeyFiles
@@ -486,6 +487,26 @@ def case_timestamp(
 
     trusted = () if authority is None else read_certificates(Path(authority))
     return timestamp_case(Path(case), url=url, command=command, authority=trusted)
+
+
+def case_letter(
+    case: Folder, *, out: Folder, language: Literal["en", "de", "fr"] = "en", patient: str | None = None,
+    public_key: Folder | None = None
+) -> PatientLetter:  # fmt: skip
+    """Verify a case, and write the answer to its patient as one HTML page, with gaps for names.
+
+    Args:
+        case: folder of the case
+        out: the page; it is new, and outside of the case
+        language: English, German or French
+        patient: the patient's pseudonym, or 12 or more of its digits; needed where the case is about several
+        public_key: the owner's public key, from another source than the case
+    """
+    from medunlearn.request.case.answer_letter import write_letter
+    from medunlearn.request.case.signing_keys import read_public_key
+
+    key = None if public_key is None else read_public_key(Path(public_key))
+    return write_letter(Path(case), Path(out), language=language, patient=patient, public_key=key)
 
 
 def case_purge(

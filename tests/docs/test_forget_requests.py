@@ -25,6 +25,8 @@ PAGE = Page.read(
     "What happens",
     "What auto tries",
     "How the verdict comes about",
+    "What to do next",
+    "Answer the patient",
     "Chat models, adapters, and a model to compare with",
     "The next request",
     "Going back, and what to destroy",
@@ -49,7 +51,7 @@ def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "examples").mkdir()
     write_note_table(Path("examples/notes.csv"), 8)
     write_note_table(Path("examples/notes-unseen.csv"), 4, seed=1)
-    *world, key, first, verify, npo, chat, adapter, compared, second, purge, plan = PAGE.commands
+    *world, key, first, verify, npo, letter, chat, adapter, compared, second, purge, plan = PAGE.commands
     for line in world:
         run(line)
     save_adapter(Path("hospital/model"), Path("hospital/adapter"), named="somewhere/else")
@@ -62,6 +64,8 @@ def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for line in (npo, chat, adapter, compared):
         run(f"{line} --anyway" if line is npo else line)
     assert CaseFolder.open(Path("case-npo")).evidence.method == "npo"
+    assert "One month from receipt ends on" in run(letter)
+    assert "100003" not in Path("letter.html").read_text()
     baselines = {
         check.comparison.baseline
         for check in CaseFolder.open(Path("case-compared")).evidence.battery.checks
@@ -102,5 +106,5 @@ def test_numbers_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_flags_of_the_page_exist() -> None:
-    no_settings = {"all", "out", "plan", "yes"}
+    no_settings = {"all", "json", "language", "out", "plan", "public_key", "yes"}
     assert {flag.partition(".")[0] for flag in PAGE.flags} - {*ForgetSettings.model_fields} == no_settings

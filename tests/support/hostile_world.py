@@ -84,6 +84,7 @@ BASES: Mapping[str, str] = {
     "verify case": "verify case",
     "case key": "case key --out out/signing.key",
     "case timestamp": "case timestamp case --url http://127.0.0.1:9/",
+    "case letter": "case letter case --out out/letter.html",
     "case purge": "case purge target bench --patient patient-0001 --benchmark bench",
     "list": "list methods",
 }

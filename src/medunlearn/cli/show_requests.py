@@ -13,13 +13,16 @@ def forget(result: Any, output: Output) -> None:
     """Print the verdict of a request, the checks behind it, its cost, and the next steps for the files."""
     from medunlearn.reports.formatting import ABSENT, decimal, p_text, signed
     from medunlearn.request.case.evidence import NOTHING_TRAINED
+    from medunlearn.request.case.next_steps import next_steps
     from medunlearn.request.case.officer_page import OTHERS_TITLES, SHOWN, TITLES
 
     evidence = result.case.evidence
     decision, battery = evidence.decision, evidence.battery
     paths = {"case": result.case.folder, "model": result.model, "work": result.work, "report": result.report}
     places = {name: str(path) for name, path in paths.items()}
-    if output.data(lambda: {**places, "trials": list(result.trials), **evidence.model_dump(mode="json")}):
+    steps = next_steps(evidence)
+    more = {"trials": list(result.trials), "next_steps": list(steps)}
+    if output.data(lambda: {**places, **more, **evidence.model_dump(mode="json")}):
         return
     rows = []
     for check in battery.checks:
@@ -40,6 +43,8 @@ def forget(result: Any, output: Output) -> None:
     for one in decision.patients if len(decision.patients) > 1 else ():
         output.line(f"patient {one.patient[:SHOWN]}: {one.verdict}: {one.reason}")
     output.line(f"{TITLES[decision.verdict]}, {OTHERS_TITLES[decision.others]}: {' '.join(decision.reasons)}")
+    for step in steps:
+        output.line(f"next: {step}")
     output.line(f"{near(result.case.folder / 'case.html')}: the page for the privacy officer")
     output.line(f"{near(result.model)}: the model that came out, with its ledger")
     output.line(f"{near(result.report)}: all numbers behind the case, for you alone")
@@ -114,6 +119,19 @@ def case_timestamp(result: Any, output: Output) -> None:
     facts = {"time": result.time.isoformat(), "subject": result.subject, "fingerprint": result.fingerprint}
     if not output.data({"reply": str(result.path), **facts, "trusted": result.trusted}):
         output.line(f"{result.path}: time stamp of the case's statement, {result}.")
+
+
+def case_letter(result: Any, output: Output) -> None:
+    """Print the letter's file, its verdict, and the day by which it is to be answered."""
+    facts = {"letter": str(result.path), "language": result.language, "patient": result.patient}
+    more = {"verdict": result.verdict, "due": result.due.isoformat(), "signer": result.signer}
+    if not output.data({**facts, **more, "signer_known": result.signer_known}):
+        output.line(
+            f"{near(result.path)}: the letter. Fill in what stands in brackets; the browser prints it as PDF."
+        )
+        output.line(f"Its verdict: {result.verdict}. One month from receipt ends on {result.due.isoformat()}.")
+        if not result.signer_known:
+            output.warn(["the case was checked with its own key: --public-key FILE of the owner tells whose it is"])
 
 
 def case_purge(result: Any, output: Output) -> None:

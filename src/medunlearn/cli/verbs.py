@@ -314,6 +314,16 @@ _VERBS = (
         show=f"{REQUESTS}:case_timestamp",
     ),
     Verb(
+        "case letter",
+        "Verify a case and write the answer to its patient, in English, German or French.",
+        "case/ --language en --public-key owner/signing.key.pub --out letter.html",
+        "language out patient public_key",
+        notes="One page with the verdict in plain words, what was tested, and the dates of the law; names are gaps "
+        "to fill in. It says that records were removed only if the verdict is deleted. A case that differs from "
+        "its signature gets no letter.",
+        show=f"{REQUESTS}:case_letter",
+    ),
+    Verb(
         "case purge",
         "List every file that still holds a patient, and with --yes delete these files.",
         "runs/ bench/ --patient patient-0007 --benchmark bench/; then: medunlearn case purge runs/ bench/ "
@@ -390,7 +400,7 @@ GROUPS: Mapping[tuple[str, ...], str] = {
     ("audit", "kinds"): "Kinds of what a model memorized (beneficial, uninformative, harmful): find, review, "
     "correct.",
     ("export",): "Write a model or a benchmark's tasks for others.",
-    ("case",): "Evidence of deletion requests: keys, time stamps, and files that hold a patient.",
+    ("case",): "Evidence of deletion requests: keys, time stamps, letters, and files that hold a patient.",
 }
 MOVED: Mapping[str, str] = {
     "kinds": "medunlearn audit kinds",

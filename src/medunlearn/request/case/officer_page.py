@@ -19,6 +19,8 @@ from medunlearn.request.case.evidence import (
     OthersKept,
     Verdict,
 )
+from medunlearn.request.case.next_steps import next_steps
+from medunlearn.request.case.plain_results import coverage_sentence, result_sentences
 
 SHOWN = 12
 """Hex digits of a pseudonym or hash that the page shows."""
@@ -85,6 +87,7 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
         Headline(
             "Verdict", f"{TITLES[verdict]}; {OTHERS_TITLES[evidence.decision.others]}", _lead(evidence, meaning)
         ),
+        section("What to do next", *_next(evidence), name="next"),
         section("Each patient", *_patients(evidence), name="patients"),
         section("What was asked and what was done", *_request(evidence), name="done"),
         section("What the model says of the patient", *_checks(evidence), name="patient"),
@@ -111,10 +114,11 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
 
 
 def _lead(evidence: CaseEvidence, meaning: str) -> tuple[str, ...]:
-    """Sentences below the verdict: its meaning, what others kept, and how many patients stand how."""
+    """Sentences below the verdict: what was tested, its meaning, what others kept, and the patients by verdict."""
     decision = evidence.decision
     sentences = [
-        _tested(evidence),
+        coverage_sentence(evidence),
+        *result_sentences(evidence),
         meaning,
         _OTHERS_MEANING[decision.others] if decision.verdict != "deleted" else "",
     ]
@@ -125,14 +129,9 @@ def _lead(evidence: CaseEvidence, meaning: str) -> tuple[str, ...]:
     return tuple(filter(None, sentences))
 
 
-def _tested(evidence: CaseEvidence) -> str:
-    """Sentence with the number of facts that were tested; "" where nobody counted them."""
-    coverage = evidence.battery.coverage
-    if not coverage:
-        return ""
-    tested, facts = (sum(getattr(own, name) for own in coverage) for name in ("tested", "facts"))
-    ways = sum(not check.mean_of and check.concerns == "this request" for check in evidence.battery.checks)
-    return f"Tested {tested} of {count(facts, 'fact')} of the notes, in {count(ways, 'way')} of asking."
+def _next(evidence: CaseEvidence) -> tuple[Block, ...]:
+    steps = next_steps(evidence)
+    return (Bullets(steps),) if steps else ()
 
 
 def _patients(evidence: CaseEvidence) -> tuple[Block, ...]:
@@ -312,12 +311,22 @@ def _destroy(evidence: CaseEvidence) -> tuple[Block, ...]:
         line = "The work folder beside this case holds notes. Delete it when the model is not tested again."
         return (Bullets((line,)),)
     whose = "the patient" if len(evidence.request.patients) == 1 else "these patients"
+    work = (
+        "The work folder beside this case holds notes, and models that were tried. It is needed to run the battery "
+        "again. Delete it when the model is not tested again."
+    )
+    if not evidence.decision.carried_out:
+        new = "" if evidence.decision.verdict == "deleted" else ", and the new one may"
+        kept = (
+            "Nothing yet: the request is open, and the next try needs the model before or the new one. The model "
+            f"before still knows {whose}{new}. So does each copy, adapter or quantized form."
+        )
+        return (Bullets((kept, work)),)
     lines = (
         f"The model before still knows {whose}, and so does each copy, adapter or quantized form of it. Set beside "
         "the new one it shows who was deleted. Until it is deleted it can be put back, and the request is open. "
         "Delete it as soon as the new model is in its place; the new one does not need it.",
-        "The work folder beside this case holds notes, and models that were tried. It is needed to run the battery "
-        "again. Delete it when the model is not tested again.",
+        work,
         "Deleting does not reach backups and snapshots.",
     )
     return (Bullets(lines),)
