@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError, ModelError
-from medunlearn.request.case.ledger import LEDGER, read_ledger
+from medunlearn.request.case.ledger import LEDGER, RequestLedger, earlier_records, ledger_path, read_ledger
+from medunlearn.request.case.ledger import _write as write_ledger
+from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.forget_stages import Forgotten
 from medunlearn.request.request_benchmarks import ForgottenBeforeError
 
@@ -80,17 +83,40 @@ def test_the_next_request_leaves_the_earlier_patient_out_and_tests_whether_she_c
     assert battery.note.startswith("residual found now")
 
 
+def with_verdict(model: Path, folder: Path, verdict: str) -> Path:
+    """A copy of a model whose last request ended with a verdict, without any case beside it."""
+    shutil.copytree(model, folder)
+    *before, last = read_ledger(folder).rows
+    ledger = RequestLedger(tuple(before)).extended(replace(last.entry, verdict=verdict))
+    write_ledger(ledger_path(folder), ledger)
+    return folder
+
+
+@pytest.mark.parametrize("verdict", ["residual found", "inconclusive", "no baseline", "deleted, others not kept"])
+def test_an_open_request_is_repeated_on_the_model_that_came_out(
+    hospital: Hospital, forgotten: Forgotten, tmp_path: Path, verdict: str
+) -> None:
+    model = with_verdict(forgotten.model, tmp_path / "open", verdict)
+    secret, ledger = OwnerSecret.beside(hospital.key), read_ledger(model)
+    patient, other = hospital.patients[:2]
+    owners = [("a", patient), ("b", other)]
+    assert earlier_records(ledger, secret, owners).subjects == {patient: 0}
+    assert earlier_records(ledger, secret, owners, again=[other]).subjects == {patient: 0}
+    assert earlier_records(ledger, secret, owners, again=[patient]).subjects == {}
+    closed = with_verdict(forgotten.model, tmp_path / "closed", "no residual found")
+    assert earlier_records(read_ledger(closed), secret, owners, again=[patient]).subjects == {patient: 0}
+
+
 def test_who_was_forgotten_before_or_is_not_there_is_told_without_another_id(
     hospital: Hospital, forgotten: Forgotten, tmp_path: Path
 ) -> None:
     again, *others = hospital.patients
+    model = with_verdict(forgotten.model, tmp_path / "closed", "no residual found")
     with pytest.raises(ForgottenBeforeError, match="row 1") as refused:
-        hospital.forget(tmp_path / "again", again, forgotten.model)
+        hospital.forget(tmp_path / "again", again, model)
     assert not any(name in str(refused.value) for name in others)
     for patient in (again, "999999"):
-        result = CliRunner().invoke(
-            app, [str(word) for word in hospital.words(tmp_path / "c", patient, forgotten.model)]
-        )
+        result = CliRunner().invoke(app, [str(word) for word in hospital.words(tmp_path / "c", patient, model)])
         assert result.exit_code == 2
         assert patient in result.stderr
         assert not any(name in result.stderr for name in others)

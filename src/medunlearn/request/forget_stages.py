@@ -225,7 +225,7 @@ class ClosingStages:
                 exact=chosen.exact,
                 models=models,
                 patients=patients,
-                earlier=len(ledger.requests),
+                earlier=sum(not {*row.entry.patients} <= {*patients} for row in ledger.requests),
             ),
         )
 

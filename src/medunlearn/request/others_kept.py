@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 import pandas as pd
 
-from medunlearn.data.records import RECORD
+from medunlearn.data.records import DIRECT, RECORD
 from medunlearn.probes.utility.numbers import Utility
 from medunlearn.request.battery_checks import measurement
 from medunlearn.request.case.evidence import CostReading, Measurement
@@ -15,6 +15,8 @@ from medunlearn.request.standings import GAP
 from medunlearn.results.evaluated import Evaluated
 
 CostGroup = Literal["relatives", "neighbours", "other patients", "one patient", "general"]
+LEAST_ANSWERED = 0.3
+"""Mean ROUGE-L of answers to direct questions from which a model counts as able to answer them."""
 LEAST_OF_ONE = 0.5
 """Share of the score before that a single patient keeps at least: one patient's few answers vary by chance."""
 
@@ -32,28 +34,56 @@ def costs(
 ) -> list[CostReading]:
     """Loss on others' answers: ROUGE-L on retained patients, by their nearness to the patients of the request.
 
-    Each relative has a reading, and so has the patient who lost most.
+    Answers to direct questions have readings of their own: they have a floor only if the model could answer them
+    before (:data:`LEAST_ANSWERED`). Each relative has a reading, and so has the patient who lost most.
 
     Args:
         relatives: retained patients who share an identifier with a patient of the request.
         neighbours: retained patients of the same group.
     """
-    means = [_means(model.table, unseen) for model in (before, after, retrained) if model is not None]
-    groups: Mapping[CostGroup, tuple[str, Collection[str]]] = {
-        "relatives": ("Answers on patients who share an identifier", {*relatives}),
-        "neighbours": ("Answers on patients of the same group", {*neighbours} - {*relatives}),
-        "other patients": ("Answers on other patients", {*means[0]} - {*neighbours, *relatives}),
-    }
-    readings = []
-    for group, (title, members) in groups.items():
-        values = [[model[who] for who in sorted(members) if who in model] for model in means]
-        if values[0]:
-            numbers = [measurement(of_patients, len(of_patients), "patients") for of_patients in values]
-            readings.append(_cost(group, title, "ROUGE-L", numbers, floor))
+    models = [model.table for model in (before, after, retrained) if model is not None]
+    means = [_means(table, unseen, direct=False) for table in models]
+    readings = [
+        *_group_costs(means, relatives, neighbours, "Answers", floor),
+        *_direct_costs([_means(table, unseen, direct=True) for table in models], relatives, neighbours, floor),
+    ]
     singles = {who: _of_one(who, means, floor, pseudonyms) for who in means[0]}
     shares = {who: one.retained_share for who, one in singles.items() if one.retained_share is not None}
     shown = dict.fromkeys([*(who for who in sorted(relatives) if who in singles), *_worst(shares)])
     return [*readings, *(singles[who] for who in shown)]
+
+
+def _group_costs(
+    means: Sequence[Mapping[str, float]],
+    relatives: Collection[str],
+    neighbours: Collection[str],
+    answers: str,
+    floor: float | None,
+) -> Iterator[CostReading]:
+    """A reading for each group of patients with answers."""
+    groups: Mapping[CostGroup, tuple[str, Collection[str]]] = {
+        "relatives": ("patients who share an identifier", {*relatives}),
+        "neighbours": ("patients of the same group", {*neighbours} - {*relatives}),
+        "other patients": ("other patients", {*means[0]} - {*neighbours, *relatives}),
+    }
+    for group, (whom, members) in groups.items():
+        values = [[model[who] for who in sorted(members) if who in model] for model in means]
+        if values[0]:
+            numbers = [measurement(of_patients, len(of_patients), "patients") for of_patients in values]
+            yield _cost(group, f"{answers} on {whom}", "ROUGE-L", numbers, floor)
+
+
+def _direct_costs(
+    means: Sequence[Mapping[str, float]],
+    relatives: Collection[str],
+    neighbours: Collection[str],
+    floor: float | None,
+) -> Iterator[CostReading]:
+    for reading in _group_costs(means, relatives, neighbours, "Answers to direct questions", floor):
+        score = reading.before.value
+        can_answer = score is not None and score >= LEAST_ANSWERED
+        update = {"name": f"direct {reading.name}", "floor": floor if can_answer else None}
+        yield reading.model_copy(update=update)
 
 
 def _worst(shares: Mapping[str, float]) -> list[str]:
@@ -103,10 +133,10 @@ def _cost(
     )
 
 
-def _means(table: pd.DataFrame, unseen: Collection[str]) -> dict[str, float]:
-    """Mean over the answers about each retained patient."""
+def _means(table: pd.DataFrame, unseen: Collection[str], *, direct: bool) -> dict[str, float]:
+    """Mean over the answers about each retained patient: to direct questions, or to all others."""
     rows = table[(table["side"] == "retain") & (table["measure"] == "rouge_l") & (table["kind"] != RECORD)]
-    rows = rows[~rows["subject"].isin([*unseen]) & rows["value"].notna()]
+    rows = rows[~rows["subject"].isin([*unseen]) & rows["value"].notna() & ((rows["kind"] == DIRECT) == direct)]
     # Gaps are answered badly by a model that was trained on notes: what is lost does not show there.
     rows = rows[rows["kind"] != GAP] if (rows["kind"] != GAP).any() else rows
     return {str(who): float(value) for who, value in rows.groupby("subject")["value"].mean().items()}

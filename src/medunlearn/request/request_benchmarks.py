@@ -142,7 +142,7 @@ def make_benchmarks(
     def chosen(owners: Iterable[tuple[str, str]]) -> Collection[str]:
         """Patients whose notes a plan takes, from records and their patients."""
         everyone = [*owners]
-        before = earlier_records(ledger, secret, everyone, PATIENT)
+        before = earlier_records(ledger, secret, everyone, PATIENT, again=patients)
         others = {patient for _, patient in everyone} - {*patients, *before.subjects}
         sample = shuffled(others, "planned", settings.seed)[: PLANNED * settings.others]
         return {*patients, *before.subjects, *sample}
@@ -161,7 +161,7 @@ def make_benchmarks(
         remark(own.remark, quiet=quiet or not own.remark)
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
-    before = earlier_records(ledger, secret, owners, level)
+    before = earlier_records(ledger, secret, owners, level, again=patients)
     if again := [name for name in patients if name in before.subjects]:
         raise ForgottenBeforeError(again[0], before.subjects[again[0]])
     remaining = with_request(_without_records(everybody, before.records), patients)
@@ -271,7 +271,7 @@ def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> 
 
 
 class ForgottenBeforeError(InputError):
-    """A patient was forgotten in an earlier request already.
+    """A patient was forgotten in an earlier request, which is closed.
 
     Attributes:
         row: row of the ledger.
@@ -279,8 +279,9 @@ class ForgottenBeforeError(InputError):
 
     def __init__(self, patient: str, row: int) -> None:
         super().__init__(
-            f"Patient {patient!r} was forgotten in an earlier request (row {row + 1} of the model's ledger), so "
-            "there is nothing more to do. `medunlearn verify MODEL CASE` tests whether she came back."
+            f"Patient {patient!r} was forgotten in an earlier request (row {row + 1} of the model's ledger), "
+            "which is closed: there is nothing more to do. `medunlearn verify MODEL CASE` tests whether she came "
+            "back."
         )
         self.row = row
 

@@ -14,6 +14,7 @@ from medunlearn.models.folders import model_folder
 from medunlearn.reports.formatting import ABSENT, count
 from medunlearn.request.case.evidence import Verdict
 from medunlearn.request.case.ledger import (
+    COSTLY,
     LedgerRow,
     RequestLedger,
     carry_ledger,
@@ -60,7 +61,7 @@ def deletion_section(ledger: RequestLedger) -> str:
 
 def _row(number: int, request: LedgerRow) -> str:
     entry = request.entry
-    verdict = entry.verdict if entry.verdict in get_args(Verdict) else ABSENT
+    verdict = entry.verdict if entry.verdict.removesuffix(COSTLY) in get_args(Verdict) else ABSENT
     case = f"`{entry.case_sha256}`" if _SHA256.fullmatch(entry.case_sha256) else ABSENT
     return f"| {number} | {_day(entry.received)} | {_day(entry.closed)} | {verdict} | {case} |"
 

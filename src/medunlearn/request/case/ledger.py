@@ -12,7 +12,7 @@ patient in the notes and looks it up, which needs the owner's secret and the not
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
@@ -25,7 +25,7 @@ from medunlearn.data.lineage import read_lineage
 from medunlearn.data.storage import json_bytes, read_table, sha256_of_json, table_bytes, write_together, writer
 from medunlearn.errors import BenchmarkError, InputError
 from medunlearn.models.folders import RECORD, is_model, model_identity, record_folder
-from medunlearn.request.case.evidence import CaseEvidence
+from medunlearn.request.case.evidence import CaseEvidence, Verdict
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.results.record import RunRecord
 
@@ -33,6 +33,9 @@ LEDGER = "requests.parquet"
 REQUESTS = "requests"
 """Key in the results of ``run.json``: number of rows and head."""
 CARRIED = "carried over"
+CLOSED: tuple[Verdict, ...] = ("deleted", "no residual found")
+"""Verdicts that close a request."""
+COSTLY = ", others not kept"
 _TEXTS = ("received", "closed", "verdict", "case_sha256", "model_in", "model_out", "secret", "sha256")
 _SCHEMA = pa.schema(
     [
@@ -50,8 +53,9 @@ class LedgerEntry:
 
     Attributes:
         patients: pseudonyms.
-        received, closed: ISO dates.
-        verdict: the case's, or ``carried over``: not a request, but a new model derived from this one.
+        received, closed: ISO dates; the case was written on the latter.
+        verdict: the case's, with :data:`COSTLY` where others were not kept; or ``carried over``: not a request, but
+            a new model derived from this one.
         case_sha256: of the case's signed statement; "" for a row without a case.
         model_in, model_out: fingerprints.
         secret: id of the secret of the pseudonyms.
@@ -74,12 +78,24 @@ class LedgerEntry:
             request.patients,
             request.received.isoformat(),
             evidence.created.date().isoformat(),
-            evidence.decision.verdict,
+            verdict_entry(evidence),
             case_sha256,
             evidence.model_in.fingerprint,
             evidence.model_out.fingerprint,
             request.secret,
         )
+
+    @property
+    def is_open(self) -> bool:
+        """True if the request was not carried out, so that it can be repeated on this model."""
+        return self.verdict not in (*CLOSED, CARRIED)
+
+
+def verdict_entry(evidence: CaseEvidence) -> str:
+    """The verdict of a case as a ledger and a card name it."""
+    decision = evidence.decision
+    is_costly = decision.verdict in CLOSED and not decision.carried_out and decision.others == "not kept"
+    return decision.verdict + (COSTLY if is_costly else "")
 
 
 @dataclass(frozen=True)
@@ -278,7 +294,7 @@ class EarlierRecords:
 
     Attributes:
         records: their ids, in the order of the notes.
-        subjects: id -> its row in the ledger.
+        subjects: id -> its last row in the ledger.
         absent: pseudonyms of earlier patients who are not in these notes: removed from them, or under another id.
     """
 
@@ -288,19 +304,27 @@ class EarlierRecords:
 
 
 def earlier_records(
-    ledger: RequestLedger, secret: OwnerSecret, owners: Iterable[tuple[str, str]], level: str = "patient"
+    ledger: RequestLedger,
+    secret: OwnerSecret,
+    owners: Iterable[tuple[str, str]],
+    level: str = "patient",
+    *,
+    again: Collection[str] = (),
 ) -> EarlierRecords:
     """Find the records of earlier patients in the notes.
 
     Args:
         owners: record id and subject id of every record.
         level: the level of the subjects.
+        again: patients of this request; one whose last request is open is no earlier one.
 
     Raises:
         InputError: the ledger's pseudonyms were made with another secret.
     """
     refuse_other_secret(ledger, secret.secret_id)
-    rows = {name: row.row for row in ledger.requests for name in row.entry.patients}
+    last = {name: row for row in ledger.requests for name in row.entry.patients}
+    repeated = {secret.pseudonym(patient, level) for patient in again if last}
+    rows = {name: row.row for name, row in last.items() if not (name in repeated and row.entry.is_open)}
     pairs = list(owners) if rows else []
     pseudonyms = {owner: secret.pseudonym(owner, level) for owner in dict.fromkeys(owner for _, owner in pairs)}
     subjects = {owner: rows[name] for owner, name in pseudonyms.items() if name in rows}
