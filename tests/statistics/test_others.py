@@ -6,9 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import combine_pvalues, t
+from scipy.stats import binom, combine_pvalues, t
 
-from medunlearn.statistics.others import OthersGap, Surprise, chance_of_surprise, compare_with_others
+from medunlearn.statistics.others import (
+    OthersGap,
+    Surprise,
+    chance_of_hits,
+    chance_of_share,
+    chance_of_surprise,
+    compare_with_others,
+)
 
 
 def test_by_hand() -> None:
@@ -93,3 +100,39 @@ def test_surprise_is_at_least_fishers_combination() -> None:
     chance = chance_of_surprise([single], [Surprise(1.0, 3), Surprise(1.001, 3), Surprise(0.999, 3)])
     assert chance == pytest.approx(combine_pvalues(p, method="fisher").pvalue)
     assert chance_of_surprise([single], [Surprise(1.0, 3)] * 2) is None
+
+
+def test_a_mean_over_fewer_probes_varies_more() -> None:
+    """Others of one size give the unweighted interval; means of k draws have the right coverage whatever k is."""
+    others = [0.4, 0.5, 0.55, 0.6]
+    plain, alike = (compare_with_others([0.7], others, sizes=sizes) for sizes in (None, ([8], [8] * 4)))
+    assert plain is not None
+    assert alike is not None
+    assert (alike.value, alike.high) == pytest.approx((plain.value, plain.high))
+    draws, above = np.random.default_rng(0), 0
+    for _ in range(2000):
+        sizes = [int(size) for size in draws.integers(2, 12, 12)]
+        gap = compare_with_others(
+            [float(draws.uniform(size=3).mean())],
+            [float(draws.uniform(size=size).mean()) for size in sizes],
+            sizes=([3], sizes),
+        )
+        assert gap is not None
+        above += gap.high < 0
+    assert above / 2000 == pytest.approx(0.05, abs=3 * (0.05 * 0.95 / 2000) ** 0.5)
+
+
+def test_a_subject_with_more_probes_than_any_other_counts_as_the_largest() -> None:
+    many, most = (compare_with_others([0.7], [0.4, 0.5, 0.6], sizes=([size], [2, 4, 8])) for size in (800, 8))
+    assert many == most
+
+
+def test_a_share_of_hits_by_hand_and_beside_the_binomial() -> None:
+    others = [(0.0, 8)] * 12
+    assert chance_of_share(1.0, 8, others) == pytest.approx(97.0**-8)
+    assert chance_of_share(0.0, 8, others) == 1.0
+    for hits in range(1, 9):
+        exact = binom.sf(hits - 1, 8, 1 / 97)
+        assert chance_of_hits(hits, 8, 1 / 97) == pytest.approx(exact)
+        assert exact <= chance_of_share(hits / 8, 8, others) <= 1.0
+    assert chance_of_hits(0, 8, 1 / 97) == 1.0

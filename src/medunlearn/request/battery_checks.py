@@ -173,16 +173,20 @@ class BatteryMaterial:
         """Each patient's excess in each way over the way's mean of the unseen patients."""
         above: dict[str, dict[str, float]] = {}
         for way in ways:
-            values = self._differences(model, way)
-            strangers = [values[who] for who in self.unseen if who in values]
-            if strangers:
-                centre = fsum(strangers) / len(strangers)
+            values, probes = self._differences(model, way), model.probes[way]
+            strangers = [who for who in self.unseen if who in values]
+            if number := sum(probes[who] for who in strangers):
+                centre = fsum(values[who] * probes[who] for who in strangers) / number
                 above[way] = {who: value - centre for who, value in values.items()}
         return above
 
     def _mean_excess(self, centred: Mapping[str, Mapping[str, float]], ways: Sequence[str]) -> OthersGap | None:
-        few, others = (self._means(centred, ways, patients).values() for patients in (self.patients, self.unseen))
-        return compare_with_others([*few], [*others], least_spread=LEAST_SPREAD * self.margin)
+        few, others = (self._means(centred, ways, patients) for patients in (self.patients, self.unseen))
+        own, theirs = ([self._probes(ways, who) for who in means] for means in (few, others))
+        least_spread = LEAST_SPREAD * self.margin
+        return compare_with_others(
+            [*few.values()], [*others.values()], sizes=(own, theirs), least_spread=least_spread
+        )
 
     def _mean_excess_before(self, ways: Sequence[str]) -> OthersGap | None:
         return self._mean_excess(self._centred(self.before, ways), ways)
@@ -192,9 +196,15 @@ class BatteryMaterial:
 
         p is at least that of an exact test, if there is one: of ranks, and of shares of what is said.
         """
-        values = self._differences(model, name)
-        few, others = ([values[who] for who in group if who in values] for group in (patients, self.unseen))
-        gap = compare_with_others(few, others, least_spread=LEAST_SPREAD * self.margin)
+        values, probes = self._differences(model, name), model.probes.get(name, {})
+        few, others = ([who for who in group if who in values] for group in (patients, self.unseen))
+        own, theirs = ([probes[who] for who in group] for group in (few, others))
+        gap = compare_with_others(
+            [values[who] for who in few],
+            [values[who] for who in others],
+            sizes=(own, theirs),
+            least_spread=LEAST_SPREAD * self.margin,
+        )
         return None if gap is None else replace(gap, p=self._chance(model, name, patients, gap.p))
 
     def _chance(self, model: Standings, name: str, patients: Collection[str], p: float) -> float:

@@ -57,7 +57,8 @@ def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> f
     """
     from scipy.special import gammaincc
 
-    gap = compare_with_others([subject.mean for subject in few], [subject.mean for subject in others])
+    sizes = [subject.tests for subject in few], [subject.tests for subject in others]
+    gap = compare_with_others([own.mean for own in few], [other.mean for other in others], sizes=sizes)
     if gap is None:
         return None
     tests = sum(subject.tests for subject in few)
@@ -96,7 +97,11 @@ def chance_of_hits(hits: int, tests: int, chance: float) -> float:
 
 
 def compare_with_others(
-    few: Sequence[float], others: Sequence[float], *, least_spread: float = 0.0
+    few: Sequence[float],
+    others: Sequence[float],
+    *,
+    sizes: tuple[Sequence[int], Sequence[int]] | None = None,
+    least_spread: float = 0.0,
 ) -> OthersGap | None:
     """Difference between a few subjects' mean and that of others, using only the spread of the others.
 
@@ -104,8 +109,12 @@ def compare_with_others(
     distribution with n - 1 degrees of freedom if all come from the same normal distribution; so even a single
     subject has an interval, which accounts for dependent probes. None with fewer than 3 others.
 
+    Subjects whose numbers are means over more probes vary less: with sizes, a variance is proportional to 1 / size.
+    A subject counts as no larger than the largest of the others, beyond which nothing is known of the spread.
+
     Args:
         few, others: one number per subject.
+        sizes: number of probes of each of the few, and of the others; None: all alike.
         least_spread: lower bound of s, for others that hardly differ.
 
     Source: the prediction interval of Hahn 1969, Journal of the American Statistical Association 64(327).
@@ -115,10 +124,13 @@ def compare_with_others(
     m, n = len(few), len(others)
     if m == 0 or n < LEAST_OTHERS:
         return None
-    centre = math.fsum(others) / n
+    own, theirs = sizes or ([1] * m, [1] * n)
+    total, largest = sum(theirs), max(theirs)
+    centre = math.fsum(size * other for size, other in zip(theirs, others, strict=True)) / total
     value = math.fsum(few) / m - centre
-    spread = math.sqrt(math.fsum((other - centre) ** 2 for other in others) / (n - 1))
-    error = max(spread, least_spread) * math.sqrt(1 / m + 1 / n)
+    squares = math.fsum(size * (other - centre) ** 2 for size, other in zip(theirs, others, strict=True))
+    shares = math.fsum(1 / min(size, largest) for size in own) / m**2 + 1 / total
+    error = max(math.sqrt(squares / (n - 1) * shares), least_spread * math.sqrt(1 / m + 1 / n))
     if error == 0.0:
         return OthersGap(value, value, value, 1.0 if value <= 0 else 0.0, n)
     half = float(stdtrit(n - 1, LEVEL)) * error

@@ -240,7 +240,7 @@ def _doubt(check: BatteryCheck) -> str:
     if comparison is None or value is None or high is None:
         return f"{check.title}: there is no upper bound, since too few strangers could be asked."
     margin = comparison.margin
-    if value < -margin:
+    if value < -margin and high < 0:
         return (
             f"{check.title}: below strangers by more than the margin. Whoever has the model can tell by it that "
             "somebody was removed."
