@@ -24,9 +24,9 @@ from typing import Any
 
 import pandas as pd
 from chat_hospital import IDENTIFIERS, PROMPT, ChatTraining, write_hospital
-from control_models import CONTROLS, FOUND, NONE, TWIN, ControlCase, ControlModels
+from control_models import CONTROLS, TWIN, ControlCase, ControlModels
 from page_tables import markdown, replace_table
-from verdict_simulations import simulated
+from verdict_simulations import SHORT, simulated
 
 from medunlearn.config import ForgetSettings, check
 from medunlearn.request.battery_rerun import BatteryRerun
@@ -37,7 +37,6 @@ from medunlearn.request.measuring_models import MeasuredModel, ModelMeter
 from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.request_benchmarks import RequestBenchmarks
 
-SHORT = {FOUND: "found", NONE: "none"}
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"width": 32, "layers": 2, "epochs": 1, "rate": 5e-3},
     "small": {"width": 96, "layers": 2, "epochs": 24, "rate": 5e-3},
@@ -263,15 +262,16 @@ def main(words: Sequence[str] | None = None) -> None:
         for request in asked:
             for baseline in own.baselines:
                 table.run(request, baseline, own.only, again=own.again)
-    controls = markdown([*control_rows([cell for table in tables for cell in table.cells()])])
+    made = {"control verdicts": [*control_rows([cell for table in tables for cell in table.cells()])]}
     if "simulations" in own.only:
-        rates = markdown([*simulated(own.out / "simulations.json", own.draws, read=own.read, again=own.again)])
-        print(rates)
-        if own.write:
-            replace_table("forget.md", "verdict rates", rates)
-    print(controls)
-    if own.write:
-        replace_table("forget.md", "control verdicts", controls)
+        made["verdict rates"] = [
+            *simulated(own.out / "simulations.json", own.draws, read=own.read, again=own.again)
+        ]
+    for name, rows in made.items():
+        if rows:
+            print(markdown(rows))
+        if rows and own.write:
+            replace_table("forget.md", name, markdown(rows))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ STRANGERS, ALTERNATIVES, ALPHA, MARGIN = 12, 59, 0.05, 0.25
 NOTHING, EVERYTHING, AT_MARGIN, OVER = 1.0, 60.0, 3.0, 0.02
 """Powers of a uniform p: what a model knows of a fact. 1 - E[p ** 3] is 0.75, 0.25 above a stranger."""
 NONE, FOUND = "no residual found", "residual found"
+SHORT: Mapping[str, str] = {FOUND: "found", NONE: "none"}
 
 
 @dataclass(frozen=True)
@@ -46,53 +47,75 @@ class SimulatedModel:
         return self.identifiers if subject == "identifiers" else self.values
 
 
+Range = tuple[float, float]
+ANY, SELDOM, USUALLY, ALWAYS = (0.0, 1.0), (0.0, 0.05), (0.7, 1.0), (0.95, 1.0)
+"""Ranges of the rate of a verdict."""
+
+
 @dataclass(frozen=True)
 class SimulatedRule:
-    """A rate to look at: of one verdict on one kind of model, with its goal."""
+    """A kind of model with the goals of its verdicts' rates.
+
+    Attributes:
+        facts: of a patient; a third are identifiers.
+        found, none: allowed rates of *residual found* and of *no residual found*.
+    """
 
     name: str
     model: SimulatedModel
     patients: int
     facts: int
-    verdict: str
-    least: float = 0.0
-    most: float = 1.0
+    found: Range = ANY
+    none: Range = ANY
 
     @property
     def key(self) -> str:
         return f"{self.name}, {self.patients} patients, {self.facts} facts"
 
     def facts_of(self, subject: AskedSubject) -> int:
-        """Facts of a patient: a third are identifiers."""
         identifiers = round(self.facts / 3)
         return identifiers if subject == "identifiers" else self.facts - identifiers
 
     @property
+    def goals(self) -> Mapping[str, Range]:
+        return {FOUND: self.found, NONE: self.none}
+
+    @property
     def goal(self) -> str:
-        if self.least > 0.0:
-            return f"{self.verdict} ≥ {self.least:.0%}"
-        return f"{self.verdict} ≤ {self.most:.0%}" if self.most < 1.0 else "–"
+        """``found ≤ 5%, none ≥ 70%``."""
+        words = []
+        for verdict, (least, most) in self.goals.items():
+            if (least, most) != ANY:
+                words.append(f"{SHORT[verdict]} {f'≥ {least:.0%}' if least > 0.0 else f'≤ {most:.0%}'}")
+        return ", ".join(words)
+
+    def is_met(self, verdicts: Mapping[str, int]) -> bool:
+        """Whether the rates are in their ranges, to three standard errors."""
+        number = sum(verdicts.values())
+        for verdict, bounds in self.goals.items():
+            share = verdicts.get(verdict, 0) / number
+            least, most = (3 * (bound * (1 - bound) / number) ** 0.5 for bound in bounds)
+            if not bounds[0] - least <= share <= bounds[1] + most:
+                return False
+        return True
 
 
 def rules() -> Iterator[SimulatedRule]:
-    """Every rate of the table."""
+    """Every line of the table."""
     for facts in (4, 8, 12, 16, 24):
         for patients in (1, 5, 20):
-            yield SimulatedRule("retrained", SimulatedModel(), patients, facts, FOUND, most=0.05)
-            if facts >= 12:
-                yield SimulatedRule("retrained", SimulatedModel(), patients, facts, NONE, least=0.7)
-    for facts in (4, 12):
-        for patients in (1, 5, 20):
-            never = SimulatedModel(before=NOTHING)
-            yield SimulatedRule("never seen", never, patients, facts, FOUND, most=0.05)
-            yield SimulatedRule("never seen", never, patients, facts, NONE, most=0.05)
-    for facts in (4, 12):
-        yield SimulatedRule("did nothing", SimulatedModel(EVERYTHING, EVERYTHING), 1, facts, FOUND, least=0.95)
-        for patients in (2, 5, 8, 12, 20):
-            yield SimulatedRule(
-                "one remembered", SimulatedModel(first=EVERYTHING), patients, facts, FOUND, least=0.95
-            )
+            none = USUALLY if facts >= 12 else ANY
+            yield SimulatedRule("retrained", SimulatedModel(), patients, facts, found=SELDOM, none=none)
     for patients in (1, 5, 20):
+        never = SimulatedModel(before=NOTHING)
+        yield SimulatedRule("never seen", never, patients, 12, found=SELDOM, none=SELDOM)
+    for facts in (4, 12):
+        everything = SimulatedModel(EVERYTHING, EVERYTHING)
+        yield SimulatedRule("did nothing", everything, 1, facts, found=ALWAYS, none=SELDOM)
+        for patients in (2, 5, 8, 12, 20):
+            one = SimulatedModel(first=EVERYTHING)
+            yield SimulatedRule("one remembered", one, patients, facts, found=ALWAYS, none=SELDOM)
+    for patients in (1, 5):
         for name, identifiers, values in (
             ("values at the margin", NOTHING, AT_MARGIN),
             ("values at the margin, identifiers over-forgotten", OVER, AT_MARGIN),
@@ -100,10 +123,10 @@ def rules() -> Iterator[SimulatedRule]:
             ("identifiers over-forgotten", OVER, NOTHING),
             ("all over-forgotten", OVER, OVER),
         ):
-            yield SimulatedRule(name, SimulatedModel(identifiers, values), patients, 12, NONE, most=0.05)
+            yield SimulatedRule(name, SimulatedModel(identifiers, values), patients, 12, none=SELDOM)
     for patients in (5, 20):
         at_margin = SimulatedModel(first=AT_MARGIN)
-        yield SimulatedRule("one patient at the margin", at_margin, patients, 12, NONE, most=0.05)
+        yield SimulatedRule("one patient at the margin", at_margin, patients, 12, none=SELDOM)
 
 
 def simulated(file: Path, draws: int, *, read: bool = False, again: bool = False) -> Iterator[dict[str, str]]:
@@ -123,17 +146,10 @@ def simulated(file: Path, draws: int, *, read: bool = False, again: bool = False
 
 def row_of(rule: SimulatedRule, verdicts: Mapping[str, int]) -> dict[str, str]:
     number = sum(verdicts.values())
-    share = verdicts.get(rule.verdict, 0) / number
-    error = 3 * max((bound * (1 - bound) / number) ** 0.5 for bound in (rule.least, rule.most))
-    met = rule.least - error <= share <= rule.most + error
     line = {"model": rule.name, "patients": f"{rule.patients}", "facts": f"{rule.facts}"}
-    line |= {word: f"{verdicts.get(name, 0) / number:.1%}" for word, name in (("found", FOUND), ("none", NONE))}
-    return {
-        **line,
-        "inconclusive": f"{verdicts.get('inconclusive', 0) / number:.1%}",
-        "goal": rule.goal,
-        "met": "yes" if met else "no",
-    }
+    line |= {word: f"{verdicts.get(name, 0) / number:.1%}" for name, word in SHORT.items()}
+    line["inconclusive"] = f"{verdicts.get('inconclusive', 0) / number:.1%}"
+    return {**line, "goal": rule.goal, "met": "yes" if rule.is_met(verdicts) else "**no**"}
 
 
 def verdicts_of(rule: SimulatedRule, draws: int) -> Counter[str]:

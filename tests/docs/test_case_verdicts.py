@@ -14,7 +14,7 @@ import case_verdicts
 import verdict_simulations
 from chat_hospital import IDENTIFIERS, SHARED, ChatTraining, training_texts, write_hospital
 from control_models import CONTROLS, FOUND, NONE, ControlModels
-from verdict_simulations import EVERYTHING, SimulatedModel, SimulatedRule
+from verdict_simulations import ALWAYS, EVERYTHING, SimulatedModel, SimulatedRule
 
 SMALLEST = ("--size", "tiny", "--patients", "2", "--others", "3", "--unseen", "3", "--facts", "4", "--draws", "2")
 
@@ -78,8 +78,9 @@ def test_the_right_verdict(control: str, verdict: str, others: str, right: bool 
 
 
 def test_a_goal_is_met_to_three_standard_errors() -> None:
-    rule = SimulatedRule("did nothing", SimulatedModel(EVERYTHING, EVERYTHING), 1, 12, FOUND, least=0.95)
+    rule = SimulatedRule("did nothing", SimulatedModel(EVERYTHING, EVERYTHING), 1, 12, found=ALWAYS)
     assert (rule.facts_of("identifiers"), rule.facts_of("values")) == (4, 8)
     met = [verdict_simulations.row_of(rule, {FOUND: n, NONE: 100 - n})["met"] for n in (88, 89, 100)]
-    assert met == ["no", "yes", "yes"]
+    assert met == ["**no**", "yes", "yes"]
+    assert rule.goal == "found ≥ 95%"
     assert dict(verdict_simulations.verdicts_of(rule, 3)) == {FOUND: 3}
