@@ -59,6 +59,7 @@ class SimulatedRule:
     Attributes:
         facts: of a patient; a third are identifiers.
         found, none: allowed rates of *residual found* and of *no residual found*.
+        of_strangers: least and most facts of an unseen patient, drawn evenly; None for as many as of a patient.
     """
 
     name: str
@@ -67,14 +68,17 @@ class SimulatedRule:
     facts: int
     found: Range = ANY
     none: Range = ANY
+    of_strangers: tuple[int, int] | None = None
 
     @property
     def key(self) -> str:
         return f"{self.name}, {self.patients} patients, {self.facts} facts"
 
-    def facts_of(self, subject: AskedSubject) -> int:
-        identifiers = round(self.facts / 3)
-        return identifiers if subject == "identifiers" else self.facts - identifiers
+    def counts(self, subject: AskedSubject, draws: np.random.Generator) -> list[int]:
+        """Facts of each unseen patient, then of each patient of the request."""
+        least, most = self.of_strangers or (self.facts, self.facts)
+        totals = [*draws.integers(least, most + 1, STRANGERS).tolist(), *[self.facts] * self.patients]
+        return [max(1, round(n / 3)) if subject == "identifiers" else n - round(n / 3) for n in totals]
 
     @property
     def goals(self) -> Mapping[str, Range]:
@@ -106,6 +110,11 @@ def rules() -> Iterator[SimulatedRule]:
         for patients in (1, 5, 20):
             none = USUALLY if facts >= 12 else ANY
             yield SimulatedRule("retrained", SimulatedModel(), patients, facts, found=SELDOM, none=none)
+    for patients in (1, 5, 20):
+        uneven = "retrained, strangers with 4 to 12 facts"
+        yield SimulatedRule(uneven, SimulatedModel(), patients, 12, SELDOM, USUALLY, (4, 12))
+        fewer = "retrained, strangers with 12 facts"
+        yield SimulatedRule(fewer, SimulatedModel(), patients, 4, SELDOM, ANY, (12, 12))
     for patients in (1, 5, 20):
         never = SimulatedModel(before=NOTHING)
         yield SimulatedRule("never seen", never, patients, 12, found=SELDOM, none=SELDOM)
@@ -176,16 +185,20 @@ def drawn(model: SimulatedModel, rule: SimulatedRule, unseen: tuple[str, ...], s
     )
     of = ALTERNATIVES + 1
     for subject in SUBJECTS:
-        facts = rule.facts_of(subject)
-        shared = draws.normal(size=(len(everybody), facts))
+        counts = rule.counts(subject, np.random.default_rng((seed // 2, len(subject))))
         powers = [*[1.0] * len(unseen), *(model.power(patient, subject) for patient in range(rule.patients))]
+        shared = draws.normal(size=(len(everybody), max(counts)))
         for place in PLACES:
             p = norm.cdf((shared + draws.normal(size=shared.shape)) / 2**0.5) ** np.array(powers)[:, None]
             ranks, name = np.ceil(p * of).clip(1, of), f"{subject} {place}"
-            shares, nats = (1 - (ranks - 0.5) / of).mean(axis=1), -np.log(ranks / of).mean(axis=1)
+            own = {who: ranks[row, : counts[row]] for row, who in enumerate(everybody)}
             standings.ways[name] = AskingWay(name, name, "drawn", "share", subject)
-            standings.values[name] = dict(zip(everybody, shares.tolist(), strict=True))
-            standings.probes[name] = dict.fromkeys(everybody, facts)
-            surprises = (Surprise(float(mean), facts) for mean in nats)
-            standings.surprises[name] = dict(zip(everybody, surprises, strict=True))
+            standings.values[name] = {
+                who: float((1 - (of_patient - 0.5) / of).mean()) for who, of_patient in own.items()
+            }
+            standings.probes[name] = dict(zip(everybody, counts, strict=True))
+            standings.surprises[name] = {
+                who: Surprise(float(-np.log(of_patient / of).mean()), len(of_patient))
+                for who, of_patient in own.items()
+            }
     return standings

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -79,7 +81,11 @@ def test_the_right_verdict(control: str, verdict: str, others: str, right: bool 
 
 def test_a_goal_is_met_to_three_standard_errors() -> None:
     rule = SimulatedRule("did nothing", SimulatedModel(EVERYTHING, EVERYTHING), 1, 12, found=ALWAYS)
-    assert (rule.facts_of("identifiers"), rule.facts_of("values")) == (4, 8)
+    draws = np.random.default_rng(0)
+    assert {*rule.counts("identifiers", draws)} == {4}
+    assert {*rule.counts("values", draws)} == {8}
+    uneven = replace(rule, of_strangers=(1, 2)).counts("values", draws)
+    assert ({*uneven[:-1]}, uneven[-1]) == ({1}, 8)
     met = [verdict_simulations.row_of(rule, {FOUND: n, NONE: 100 - n})["met"] for n in (88, 89, 100)]
     assert met == ["**no**", "yes", "yes"]
     assert rule.goal == "found ≥ 95%"
