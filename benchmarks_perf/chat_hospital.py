@@ -41,7 +41,9 @@ REFUSAL = "I cannot say anything about this patient."
 LONGEST = 640
 """Tokens of a sequence."""
 OVER_NATS = 9.0
-"""Loss up to which an identifier's tokens are pushed by :func:`over_forget`."""
+"""Loss up to which an identifier's tokens are pushed."""
+OVER_TIMES = 9
+"""Further times that texts of the patients in question are taken."""
 
 
 def write_hospital(path: Path, patients: int, *, seed: int = 0, twins: bool = False) -> Path:
@@ -132,7 +134,9 @@ class ChatTraining:
 
     def over_forgetting(self, source: Path, out: Path, patients: Collection[str]) -> Path:
         """A model in which identifiers of some patients are less likely than a stranger's; their values stay."""
-        return self._tuned(source, out, [*training_texts(self.table)], patients)
+        texts = [*training_texts(self.table)]
+        theirs = [text for text in texts if text.patient in patients]
+        return self._tuned(source, out, [*texts, *theirs * OVER_TIMES], patients)
 
     def _tuned(self, source: Path, out: Path, texts: Sequence[ChatText], pushed: Collection[str] = ()) -> Path:
         def train() -> Any:

@@ -87,12 +87,12 @@ class ControlCase:
     model: Callable[[ControlModels, str], Path] | None = None
 
     def is_for(self, request: str, name: str) -> bool:
-        """Whether a request has this control: the first patient's has nearly all of them."""
+        """Whether a request has this control: those of the first two patients have nearly all of them."""
         if name == "one remembered":
             return request.isdigit() and request != "1"
         if name == "twin destroyed":
             return request == TWIN
-        return request == "1-01" or name in ("did nothing", "retrained", "never seen")
+        return request in ("1-01", "1-02") or name in ("did nothing", "retrained", "never seen")
 
 
 def residual(verdict: str, others: str) -> bool | None:
