@@ -40,7 +40,7 @@ from medunlearn.request.request_benchmarks import RequestBenchmarks
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"width": 32, "layers": 2, "epochs": 1, "rate": 5e-3},
     "small": {"width": 96, "layers": 2, "epochs": 24, "rate": 5e-3},
-    "middle": {"width": 192, "layers": 4, "epochs": 16, "rate": 3e-3},
+    "middle": {"width": 192, "layers": 4, "epochs": 22, "rate": 4e-3},
 }
 BASELINES = ("real", "invented")
 

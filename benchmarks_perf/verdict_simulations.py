@@ -57,9 +57,10 @@ class SimulatedRule:
     """A kind of model with the goals of its verdicts' rates.
 
     Attributes:
-        facts: of a patient; a third are identifiers.
+        facts: of a patient.
         found, none: allowed rates of *residual found* and of *no residual found*.
         of_strangers: least and most facts of an unseen patient, drawn evenly; None for as many as of a patient.
+        share: of identifiers among the facts.
     """
 
     name: str
@@ -69,6 +70,7 @@ class SimulatedRule:
     found: Range = ANY
     none: Range = ANY
     of_strangers: tuple[int, int] | None = None
+    share: float = 1 / 3
 
     @property
     def key(self) -> str:
@@ -78,7 +80,10 @@ class SimulatedRule:
         """Facts of each unseen patient, then of each patient of the request."""
         least, most = self.of_strangers or (self.facts, self.facts)
         totals = [*draws.integers(least, most + 1, STRANGERS).tolist(), *[self.facts] * self.patients]
-        return [max(1, round(n / 3)) if subject == "identifiers" else n - round(n / 3) for n in totals]
+        identifiers = [max(1, round(n * self.share)) for n in totals]
+        if subject == "identifiers":
+            return identifiers
+        return [max(1, n - own) for n, own in zip(totals, identifiers, strict=True)]
 
     @property
     def goals(self) -> Mapping[str, Range]:
@@ -133,6 +138,12 @@ def rules() -> Iterator[SimulatedRule]:
             ("all over-forgotten", OVER, OVER),
         ):
             yield SimulatedRule(name, SimulatedModel(identifiers, values), patients, 12, none=SELDOM)
+    for values in (1, 2):
+        left, name = SimulatedModel(values=EVERYTHING), f"identifiers forgotten, {values} of 12 facts a value, left"
+        yield SimulatedRule(name, left, 1, 12, none=SELDOM, share=1 - values / 12)
+    for name, identifiers, values in (("identifiers", AT_MARGIN, NOTHING), ("values", NOTHING, AT_MARGIN)):
+        words, model = f"{name} at the margin, strangers with 12 facts", SimulatedModel(identifiers, values)
+        yield SimulatedRule(words, model, 1, 4, none=SELDOM, of_strangers=(12, 12))
     for patients in (5, 20):
         at_margin = SimulatedModel(first=AT_MARGIN)
         yield SimulatedRule("one patient at the margin", at_margin, patients, 12, none=SELDOM)
