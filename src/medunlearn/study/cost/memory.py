@@ -105,7 +105,7 @@ def saved_bytes(
         saved += size * (shape.layers * (shape.attention_matrices + shape.mlp_matrices) + shape.embedding)
     if checkpointing:
         return saved + top * BYTES[weights] * shape.hidden * batch.tokens + layer
-    # The last MLP runs where logits are read.
+    # The last MLP runs where its output is read.
     unread = _mlp_tensors(shape) * shape.ffn * size * max(batch.tokens - batch.read, 0)
     return saved + top * layer - unread
 
