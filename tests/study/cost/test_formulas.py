@@ -255,6 +255,16 @@ def test_transient_tensors_are_those_of_one_layer() -> None:
     assert scoring.gradients == scoring.moments == 0
 
 
+def test_branches_have_keys_and_values_of_shared_text_while_they_attend() -> None:
+    """A hundred values of a fact, two tokens each, on a note of 500 tokens; two query heads share a key head."""
+    shape = Shape(2, 64, 128, 4, 2, 16, 512)
+    load = Load(100, 500 + 200, 0, 0, 100 * 502, 100 * 502)
+    attention = (4 * 64 + 2 * 32) * 700 + 2 * 64 * 100 * 502
+    assert transient_bytes(shape, load, 2) == 2 * (2 * 64 * 700 + attention)
+    # Without branches the MLP is the largest.
+    assert transient_bytes(shape, replace(load, branched=0), 2) == 2 * (2 * 64 + 3 * 128) * 700
+
+
 def test_decoding_caches_keys_and_values() -> None:
     shape = Shape(2, 64, 128, 4, 2, 16, 512)
     prompts = Load.of([10] * 6)

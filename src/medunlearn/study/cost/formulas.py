@@ -37,6 +37,7 @@ class Load:
             ``own * (shared + own)`` per branch and ``shared ** 2`` once.
         read: positions at which logits, or the output of the last layer that is run, are computed.
         whole: tokens with shared text counted in every sequence.
+        branched: of these, those of the largest family with shared text.
     """
 
     sequences: float = 0
@@ -44,6 +45,7 @@ class Load:
     pairs: float = 0
     read: float = 0
     whole: float = 0
+    branched: float = 0
 
     @staticmethod
     def of(lengths: Sequence[int], read: float | None = None) -> Load:
@@ -52,10 +54,11 @@ class Load:
         return Load(len(lengths), tokens, pairs, tokens if read is None else read, tokens)
 
     def __add__(self, other: Load) -> Load:
-        return Load(*map(operator.add, vars(self).values(), vars(other).values()))
+        sums = Load(*map(operator.add, vars(self).values(), vars(other).values()))
+        return replace(sums, branched=max(self.branched, other.branched))
 
     def times(self, number: float) -> Load:
-        return Load(*(number * value for value in vars(self).values()))
+        return replace(Load(*(number * value for value in vars(self).values())), branched=self.branched)
 
 
 @dataclass(frozen=True)
