@@ -82,7 +82,7 @@ class Lengths:
         sums = (float(column.sum()) for column in (own + once, pairs, self.scored, self.whole))
         branches = np.where((kin > 1) & (self.shared > 0), self.whole, 0)
         _, place = np.unique(self.family, return_inverse=True)
-        return Load(len(self), *sums, float(np.bincount(place, branches).max(initial=0.0)))
+        return replace(Load(len(self), *sums), branched=float(np.bincount(place, branches).max(initial=0.0)))
 
     def largest(self, step: int, size: int) -> Load:
         """The largest of the batches of ``size`` that steps of ``step`` sequences are cut in, in shuffled orders.
