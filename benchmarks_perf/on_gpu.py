@@ -7,6 +7,12 @@ invented: nothing is downloaded.
     python benchmarks_perf/on_gpu.py --minutes 9 --out results
     python benchmarks_perf/on_gpu.py --tiny --device cpu --out results    seconds, to try the script
     python benchmarks_perf/on_gpu.py --parts equality llama3-8b --out results
+    python benchmarks_perf/on_gpu.py --read first/on_gpu.json second/on_gpu.json --out results --write
+
+--read runs nothing: it puts the results of calls on one machine together and prints the tables of docs/gpu.md;
+--out stores the results, and --write puts the tables into the page. Those of the page:
+
+    python benchmarks_perf/on_gpu.py --read benchmarks_perf/results/on_gpu.json --write
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from on_gpu_tables import number, read, show, store, write
 from page_tables import markdown
 
 FIRST, CORE = 6, 12
@@ -58,15 +65,7 @@ class Report:
 
 def _page(rows: Sequence[Mapping[str, Any]]) -> str:
     heads = list(dict.fromkeys(head for row in rows for head in row if head != "trace"))
-    return markdown([{head: _shown(row.get(head)) for head in heads} for row in rows])
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return str(value).replace("|", "/").replace("\n", " ")
+    return markdown([{head: number(row.get(head)) for head in heads} for row in rows])
 
 
 class OutOfTimeError(BaseException):
@@ -178,14 +177,32 @@ def all_parts(device: str, tiny: bool) -> list[Part]:
     return parts + [Part(*part) for part in ordered]
 
 
-def main() -> None:
+def show_results(files: Sequence[Path], out: Path | None, *, into_page: bool) -> None:
+    """Print the page's tables of stored results."""
+    tables = read(files)
+    for name, table in show(tables):
+        print(f"## {name}\n\n{table}\n")
+    if out is not None:
+        store(tables, out / f"{FILES}.json")
+    if into_page:
+        write(tables)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=9.0, help="after these the run ends, whatever is left")
-    parser.add_argument("--out", type=Path, required=True, help="folder of on_gpu.json and on_gpu.md")
+    parser.add_argument("--out", type=Path, help="folder of on_gpu.json and on_gpu.md")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--tiny", action="store_true", help="tiny shapes in place of the large ones")
     parser.add_argument("--parts", nargs="+", default=[], help="beginnings of names of parts; all by default")
-    chosen = parser.parse_args()
+    parser.add_argument("--read", nargs="+", type=Path, default=[], help="results of earlier calls")
+    parser.add_argument("--write", action="store_true", help="with --read: write the tables into docs/gpu.md")
+    chosen = parser.parse_args(arguments)
+    if chosen.read:
+        show_results(chosen.read, chosen.out, into_page=chosen.write)
+        return
+    if chosen.out is None or chosen.write:
+        parser.error("Give --out FOLDER for results, or --read FILE for tables of results.")
     clock = Clock(time.monotonic() + 60 * chosen.minutes)
     report = Report(chosen.out)
     parts = all_parts(chosen.device, chosen.tiny)

@@ -130,6 +130,29 @@ def test_a_plan_says_what_is_left_and_does_nothing(experiment_run: ExperimentRun
     assert plan_facts["left"]["flops"] == 0
 
 
+def test_a_device_is_timed_for_the_hours_of_its_plans(
+    medunlearn: Medunlearn, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def hours(*words: str) -> float | None:
+        shown = medunlearn("run", experiment, *SMALL, "--plan", "--json", *words).stdout
+        value: float | None = json.loads(shown)["left"]["hours"]
+        return value
+
+    assert hours() is None
+    assert "--time-device" in medunlearn("run", experiment, *SMALL, "--plan").stdout
+    assert not (tmp_path / "cache").exists()
+    timed = hours("--time-device")
+    assert timed is not None
+    assert 0 < timed < 1
+    assert hours() == hours("--time-device") == timed
+    assert "--time-device" not in medunlearn("run", experiment, *SMALL, "--plan").stdout
+    wrong = medunlearn("run", experiment, *SMALL, "--time-device", code=2).text
+    assert "--time-device belongs to --plan" in wrong
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_plug_in(
     medunlearn: Medunlearn, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks_perf"))
 import on_gpu
 import on_gpu_equality
 import on_gpu_speed
+import on_gpu_tables
 from on_gpu import Clock, OutOfTimeError, Part, Report, run_parts
+from page_tables import DOCS
 
 
 def _tables(report: Report) -> dict[str, list[dict[str, Any]]]:
@@ -120,3 +122,100 @@ def test_the_most_valuable_parts_come_first() -> None:
     assert names.index("equality Gemma2") < names.index("llama3-8b train") < names.index("commands")
     assert names[-1] == "equality Bloom"
     assert len(set(names)) == len(names)
+
+
+def _results(folder: Path, **tables: list[dict[str, Any]]) -> Path:
+    folder.mkdir()
+    file = folder / "on_gpu.json"
+    file.write_text(json.dumps(tables))
+    return file
+
+
+def _part(name: str, state: str) -> dict[str, Any]:
+    return {"part": name, "state": state, "seconds": 1.0, "trace": None}
+
+
+def _timed(job: str, rate: float, plan: float | None, peak: float = 2.0) -> dict[str, Any]:
+    shared = {"model": "m", "job": job, "unit": "tokens", "a second": rate, "peak GiB": peak, "plan GiB": plan}
+    planned = {"MFU": 0.1234, "plan / peak": plan / peak, "plan s / s": 0.5} if plan else {}
+    return shared | planned
+
+
+def test_results_of_several_calls_are_put_together(tmp_path: Path) -> None:
+    facts = [{"fact": "gpus", "value": ["H"]}, {"fact": "platform", "value": "of-a-host"}]
+    first = _results(
+        tmp_path / "1",
+        machine=facts,
+        parts=[
+            _part("a", "done"),
+            _part("b", "skipped: 3 s left"),
+            _part("c", "skipped: 3 s left"),
+            _part("d", "done"),
+        ],
+        passes=[_timed("scoring", 10.0, 1.5), _timed("generation", 9.0, 2.0)],
+    )
+    second = _results(
+        tmp_path / "2",
+        parts=[_part("a", "skipped: 1 s left"), _part("b", "done"), _part("d", "failed: E")],
+        passes=[_timed("scoring", 20.0, 1.5), _timed("scoring by transformers", 5.0, None, 4.0)],
+    )
+    tables = on_gpu_tables.read([first, second])
+    assert {row["part"]: row["state"].partition(":")[0] for row in tables["parts"]} == {
+        "a": "done",
+        "b": "done",
+        "c": "skipped",
+        "d": "done",
+    }
+    assert [*on_gpu_tables.rest_rows(tables)] == [{"part": "c", "state": "not run"}]
+    assert "of-a-host" not in json.dumps(tables)
+    # A later row takes an earlier one's place.
+    rows = {row["job"]: row for row in on_gpu_tables.plan_rows("passes")(tables)}
+    assert [*rows] == ["scoring", "generation"]
+    assert (rows["scoring"]["a second"], rows["scoring"]["MFU"], rows["scoring"]["plan / peak"]) == (
+        "20",
+        "12%",
+        "0.75",
+    )
+    (beside,) = on_gpu_tables.beside_rows(tables)
+    assert (beside["work"], beside["ours / other"], beside["peak GiB, other"]) == ("scoring", "4.00", "4")
+    other = _results(tmp_path / "3", machine=[{"fact": "gpus", "value": ["other"]}])
+    with pytest.raises(ValueError, match="different gpus"):
+        on_gpu_tables.read([first, other])
+
+
+def test_a_difference_beyond_its_bound_is_shown(tmp_path: Path) -> None:
+    kinds = {"family": "F", "precision": "fp32"}
+    apart = {"device to fp64": 2e-6, "bound": 1e-6, "within": False}
+    state = "largest differences: em 0.0e+00, rank 2.5e-03; of 320 scores 0 only on one"
+    commands = [("unlearn, npo", "done"), ("evaluate, npo", state), ("attack, x", "failed: E: no")]
+    file = _results(
+        tmp_path / "1",
+        equality=[{**kinds, "quantity": "losses of npo", **apart}],
+        choices=[{**kinds, "quantity": "ranks", "other": "0 of 7", "within": True}],
+        commands=[{"command": name, "state": own, "seconds": 1.0} for name, own in commands],
+    )
+    tables = on_gpu_tables.read([file])
+    (row,) = on_gpu_tables.equality_rows(tables)
+    assert (row["losses"], row["ranks"], row["all within"]) == ("2.0e-06 / 1.0e-06", "0 of 7", "no")
+    unlearned, attack = on_gpu_tables.command_rows(tables)
+    assert [*unlearned.values()][-1] == "2.5e-03 (rank)"
+    assert (attack["state"], [*attack.values()][-1]) == ("failed: E: no", "")
+
+
+def test_the_page_has_the_tables_of_the_stored_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = Path(on_gpu.__file__).parent / "results" / "on_gpu.json"
+    page = tmp_path / "gpu.md"
+    page.write_text((DOCS / "gpu.md").read_text())
+    on_gpu_tables.write(on_gpu_tables.read([stored]), tmp_path)
+    assert page.read_text() == (DOCS / "gpu.md").read_text()
+    # What is stored again is the same.
+    on_gpu.main(["--read", str(stored), "--out", str(tmp_path)])
+    assert (tmp_path / "on_gpu.json").read_text() == stored.read_text()
+    shown = capsys.readouterr().out
+    assert all(f"## {name}\n" in shown for name in on_gpu_tables.PAGE_TABLES)
+
+
+def test_results_need_a_folder_or_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        on_gpu.main(["--write"])
+    assert "--out FOLDER" in capsys.readouterr().err

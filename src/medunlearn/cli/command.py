@@ -120,6 +120,8 @@ class Generated(click.Command):
             flags[self.plan_flag] = _switch(self.plan_flag, TEXTS.get(self.plan_flag, text), "Options")
             if self.plan_flag == "plan":
                 flags["all"] = _switch("all", "with --plan: a table of all stages too", "Options")
+                text = "with --plan: time this device first, for a second; later plans know its hours"
+                flags["time_device"] = _switch("time_device", text, "Options")
         return flags | COMMON | ({"config": CONFIG_FILE} if self.verb.settings and not self.verb.file else {})
 
     # What click needs for shell completion.
@@ -229,12 +231,16 @@ class Generated(click.Command):
         return []
 
     def call(self, values: dict[str, Any], output: Output) -> None:
+        timed = bool(values.pop("time_device", False))
         every = {"every": bool(values.pop("all", False))} if self.plan_flag == "plan" else {}
         if self.plan_flag and values.pop(self.plan_flag, False):
+            if timed:
+                load("medunlearn.study.cost.capacity:time_capacity")(values.get("device", "auto"))
             self._plan(values, output, every)
             return
-        if any(every.values()):
-            raise ConfigError(["--all belongs to --plan: give both, or neither"])
+        for flag, given in (("--all", any(every.values())), ("--time-device", timed)):
+            if given:
+                raise ConfigError([f"{flag} belongs to --plan: give both, or neither"])
         options = {key: values.pop(key) for key in self.own_options.model_fields if key in values}
         parameters, more = inspect.signature(self.function).parameters, dict[str, Any]()
         if "quiet" in parameters:

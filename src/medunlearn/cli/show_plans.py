@@ -55,7 +55,13 @@ def run(result: Any, output: Output, every: bool = False, stages: Iterable[Any] 
         output.table("Stages", ("Stage", "State", "Tokens", "FLOPs", "Memory", "Disk"), rows)
         output.line(*(f"{stage.name}: {stage.note}" for stage in result.stages if stage.note))
         output.line("Tokens: run through the model + generated at most. Memory: of the largest stage, about.")
-    output.line(*(*result.doubts, *result.missing, *result.warnings))
+    output.line(*(*_untimed(result), *result.doubts, *result.missing, *result.warnings))
+
+
+def _untimed(plan: Any) -> tuple[str, ...]:
+    """How to know the hours of work on a device that was not timed yet."""
+    unknown = plan.hours is None and plan.total.flops
+    return ("Hours are not known: with --time-device this device is timed, once.",) if unknown else ()
 
 
 train = unlearn = evaluate = run
@@ -86,7 +92,7 @@ def sweep(plan: Any, output: Output, every: bool = False) -> None:
         output.line(f"By the cells that are done about {seconds:.0f} s for one process.")
     if unknown and seconds:
         output.line(f"Seconds of the other {unknown} are not known: no cell of their kind is done.")
-    output.line(*(*plan.cost.lines(), *plan.notes))
+    output.line(*(*_untimed(plan.cost), *plan.cost.lines(), *plan.notes))
 
 
 def _costs(cost: Any, output: Output) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -27,6 +28,7 @@ from medunlearn.study.cost.memory import (
     LIBRARIES,
     RETAINED,
     Memory,
+    Precision,
     saved_bytes,
     trained_part,
     transient_bytes,
@@ -111,8 +113,12 @@ def test_flops_of_scoring_are_those_that_torch_counts(name: str) -> None:
     )
 
 
-def _saved(config: Mapping[str, Any], trainable: str, precision: str, *, checkpointing: bool) -> int:
-    """Bytes of distinct tensors that autograd saves in a forward pass, without the model's own."""
+def _saved(
+    config: Mapping[str, Any], trainable: str, precision: str, *, checkpointing: bool = False, depth: int = 0
+) -> int:
+    """Bytes of distinct tensors that autograd saves in a pass to the likelihoods, or to the output of a layer,
+    without the model's own.
+    """
     model, batch = _model(config, trainable)
     own = {tensor.untyped_storage().data_ptr() for tensor in model.parameters()}
     storages: dict[int, torch.UntypedStorage] = {}
@@ -125,7 +131,8 @@ def _saved(config: Mapping[str, Any], trainable: str, precision: str, *, checkpo
 
     hooks = saved_tensors_hooks(keep, lambda tensor: tensor)
     with gradient_checkpointing(model, checkpointing), autocast(CPU, precision), hooks:  # type: ignore[arg-type]
-        _ = ForwardOutputs(decoder_of(model), batch).log_probs
+        outputs = ForwardOutputs(decoder_of(model), batch)
+        _ = outputs.decoder.hidden(batch, depth - 1) if depth else outputs.log_probs
     return sum(storage.nbytes() for storage in storages.values())
 
 
@@ -143,6 +150,29 @@ def test_a_layer_saves_the_bytes_that_autograd_saves(name: str, precision: str, 
         part = trained_part(shape, trainable)
         formula.append(saved_bytes(shape, _load(), part, "fp32", precision, checkpointing=False))  # type: ignore[arg-type]
     assert formula[1] - formula[0] == pytest.approx(counted[1] - counted[0], rel=0.12)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_pass_to_a_layer_saves_the_layers_below_it_alone(name: str, precision: Precision) -> None:
+    shape = shape_of(CONFIGS[name])
+    counted, formula = [], []
+    for depth in (1, 2, 3):
+        counted.append(_saved(CONFIGS[name], f"through:{depth - 1}", precision, depth=depth))
+        memory = training(
+            shape,
+            load := _load(),
+            load,
+            trainable=f"through:{depth - 1}",
+            precision=precision,
+            depth=depth,
+            passes=2,
+        ).memory
+        formula.append(memory.activations)
+    assert np.diff(formula) == pytest.approx(np.diff(counted), rel=0.12)
+    # Nothing of the layers above, nor of a head that is not run.
+    whole = training(shape, _load(), _load(), precision=precision, passes=2).memory.activations
+    assert formula[0] < whole / 2
 
 
 def test_with_checkpointing_a_layer_saves_its_input() -> None:
@@ -223,6 +253,16 @@ def test_transient_tensors_are_those_of_one_layer() -> None:
     scoring = forward(shape, _load(), _load(), weights="bf16").memory
     assert scoring.weights == 2 * shape.parameters
     assert scoring.gradients == scoring.moments == 0
+
+
+def test_branches_have_keys_and_values_of_shared_text_while_they_attend() -> None:
+    """A hundred values of a fact, two tokens each, on a note of 500 tokens; two query heads share a key head."""
+    shape = Shape(2, 64, 128, 4, 2, 16, 512)
+    load = Load(100, 500 + 200, 0, 0, 100 * 502, 100 * 502)
+    attention = (4 * 64 + 2 * 32) * 700 + 2 * 64 * 100 * 502
+    assert transient_bytes(shape, load, 2) == 2 * (2 * 64 * 700 + attention)
+    # Without branches the MLP is the largest.
+    assert transient_bytes(shape, replace(load, branched=0), 2) == 2 * (2 * 64 + 3 * 128) * 700
 
 
 def test_decoding_caches_keys_and_values() -> None:

@@ -55,6 +55,16 @@ def test_notes_are_cut_as_in_training(
     assert planned.whole.max() == pytest.approx(max(len(one.ids) for one in real), rel=0.03)
 
 
+def test_a_load_knows_its_largest_family_of_branches() -> None:
+    # Three branches on 10 tokens, two on 20, and a long sequence alone.
+    both = lengths([15, 15, 15, 21, 21, 90], [1] * 6, [10, 10, 10, 20, 20, 80], [0, 0, 0, 1, 1, 2])
+    assert both.load(8).branched == 45
+    assert both.longest(3).branched == 42
+    assert both.longest(1).branched == lengths([5, 7], [2, 3], [0, 0], [0, 0]).load(8).branched == 0
+    # Families are in work one after the other.
+    assert (both.load(8) + both.longest(3)).branched == both.load(8).times(3).branched == 45
+
+
 def test_a_load_runs_shared_text_once_in_a_pass() -> None:
     alone = lengths([5, 7], [2, 3], [0, 0], [0, 1])
     assert alone.load(8) == Load(2, 12, 25 + 49, 5, 12)

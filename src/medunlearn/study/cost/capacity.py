@@ -15,7 +15,7 @@ import psutil
 from medunlearn.models.pretrained import pick_device
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import LIBRARIES, Memory
-from medunlearn.study.cost.throughput import this_device
+from medunlearn.study.cost.throughput import Device, this_device, time_device
 from medunlearn.terminal import size
 
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
@@ -99,6 +99,20 @@ def capacity_of(device: str, out: Path) -> Capacity:
             limits.append(int(path.read_text()))
     total = min([memory.total, *limits])
     return Capacity("memory", total, min(memory.available, total), disk)
+
+
+def time_capacity(device: str) -> Device:
+    """Time a device in the precision that ``auto`` means there, for :meth:`Capacity.hours`, unless that is stored.
+
+    Raises:
+        InputError: no such device on this machine.
+    """
+    import torch
+
+    from medunlearn.models.precision import settled
+
+    kind = "cuda" if is_gpu(device) and pick_device(device).type == "cuda" else "cpu"
+    return time_device(kind, settled("auto", torch.device(kind)))
 
 
 def _savings(memory: Memory, on_gpu: bool) -> str:

@@ -35,8 +35,9 @@ class Load:
         tokens: without padding; text that sequences share counts once per micro-batch.
         pairs: query-key pairs of attention: the sum of squared lengths, and with shared text of
             ``own * (shared + own)`` per branch and ``shared ** 2`` once.
-        read: positions at which logits are computed.
+        read: positions at which logits, or the output of the last layer that is run, are computed.
         whole: tokens with shared text counted in every sequence.
+        branched: of these, those of the largest family with shared text.
     """
 
     sequences: float = 0
@@ -44,6 +45,7 @@ class Load:
     pairs: float = 0
     read: float = 0
     whole: float = 0
+    branched: float = 0
 
     @staticmethod
     def of(lengths: Sequence[int], read: float | None = None) -> Load:
@@ -52,10 +54,11 @@ class Load:
         return Load(len(lengths), tokens, pairs, tokens if read is None else read, tokens)
 
     def __add__(self, other: Load) -> Load:
-        return Load(*map(operator.add, vars(self).values(), vars(other).values()))
+        sums = Load(*map(operator.add, vars(self).values(), vars(other).values()))
+        return replace(sums, branched=max(self.branched, other.branched))
 
     def times(self, number: float) -> Load:
-        return Load(*(number * value for value in vars(self).values()))
+        return replace(Load(*(number * value for value in vars(self).values())), branched=self.branched)
 
 
 @dataclass(frozen=True)
@@ -144,19 +147,19 @@ def training(
         terms: number of gradients that a method weighs against each other.
         offload: moments in a GPU's host.
         sharded: decoder layers divided among ``processes``.
-        depth: layers that are run; None: all.
+        depth: layers that are run, without the head; None: all, and the head.
     """
-    part, run = trained_part(shape, trainable), replace(shape, layers=min(depth or shape.layers, shape.layers))
-    how = {"checkpointing": checkpointing, "cached": reference == "cached"}
-    flops = _training_flops(run, load, trained_part(run, trainable), **how)
+    run = shape if depth is None else replace(shape, layers=min(depth, shape.layers), vocabulary=0)
+    part, run_part = trained_part(shape, trainable), trained_part(run, trainable)
+    flops = _training_flops(run, load, run_part, checkpointing=checkpointing, cached=reference == "cached")
     if reference_load is not None:
         flops += forward(run, reference_load, reference_load).flops
     size = 4 if part.rank else BYTES[weights]
     trained, head = part.parameters * size, shape.embedding * size if part.head else 0
-    activations = saved = saved_bytes(shape, batch, part, weights, precision, checkpointing=checkpointing)
+    activations = saved = saved_bytes(run, batch, run_part, weights, precision, checkpointing=checkpointing)
     if passes == 1:
         # Gradients take the place of activations, layer by layer; that of a tied embedding is there twice.
-        activations = max(activations - trained * terms, head)
+        activations = max(activations - trained * terms, head if depth is None else 0)
     memory = Memory(
         weights=shape.parameters * BYTES[weights] + (trained if part.rank else 0),
         gradients=trained * terms,

@@ -89,8 +89,14 @@ def adapter_width(shape: Shape) -> int:
 
 
 def transient_bytes(shape: Shape, load: Load, size: int) -> float:
-    """Bytes of the tensors of the layer in work, and of the head's inputs and piece of logits."""
-    layer = (2 * shape.hidden + (3 if shape.gated else 2) * shape.ffn) * load.tokens * size
+    """Bytes of the tensors of the layer in work, and of the head's inputs and piece of logits.
+
+    Attention has queries, outputs, and keys and values before and after they are repeated for the query heads. It
+    takes families one after the other, and gives each branch keys and values of the shared text.
+    """
+    mlp = (3 if shape.gated else 2) * shape.ffn * load.tokens
+    attention = (4 * shape.attention + 2 * shape.keys) * load.tokens + 2 * shape.attention * load.branched
+    layer = (2 * shape.hidden * load.tokens + max(mlp, attention)) * size
     return layer + load.read * shape.hidden * 4 + min(PIECE, 3 * 4 * load.read * shape.vocabulary)
 
 
@@ -105,7 +111,7 @@ def saved_bytes(
         saved += size * (shape.layers * (shape.attention_matrices + shape.mlp_matrices) + shape.embedding)
     if checkpointing:
         return saved + top * BYTES[weights] * shape.hidden * batch.tokens + layer
-    # The last MLP runs where logits are read.
+    # The last MLP runs where its output is read.
     unread = _mlp_tensors(shape) * shape.ffn * size * max(batch.tokens - batch.read, 0)
     return saved + top * layer - unread
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from medunlearn.methods.protocol import AlternativesMethod
-from medunlearn.study.cost.formulas import Load
 
 View = Literal["forget", "retain", "alternatives"]
 VIEWS: tuple[View, ...] = ("forget", "retain", "alternatives")
@@ -50,7 +49,3 @@ class MethodOutputs:
         return MethodOutputs(
             used or views, reference, *(bool(re.search(names, source)) for names in (_READ, _WIDE))
         )
-
-    def passed(self, load: Load) -> Load:
-        """The load of a pass; without logits unless the loss reads them."""
-        return load if self.reads else replace(load, read=0.0)

@@ -105,8 +105,8 @@ class ModelPricing:
             sides["alternatives"] = forget
         once = {view: lengths.load(*_cut(settings)) for view, lengths in sides.items()}
         drawn = {view: load.times(draws / max(1.0, load.sequences)) for view, load in once.items()}
-        load = outputs.passed(sum((drawn[view] for view in outputs.views), Load()))
-        batch = outputs.passed(sum((_micro_batch(sides[view], settings) for view in outputs.views), Load()))
+        load = sum((drawn[view] for view in outputs.views), Load())
+        batch = sum((_micro_batch(sides[view], settings) for view in outputs.views), Load())
         steps = settings.epochs * -(-len(forget) // settings.batch_size)
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
         reference, reference_load = self._reference(settings, outputs, once, drawn, trainable)
@@ -153,13 +153,13 @@ class ModelPricing:
         part = trained_part(self.shape, trainable)
         views = outputs.reference or (outputs.views if part.first else ())
         distinct = [min(once[view], drawn[view], key=lambda load: load.sequences) for view in views]
-        cached = outputs.passed(sum(distinct, Load()))
+        cached = sum(distinct, Load())
         wide = self.shape.hidden if outputs.wide or not outputs.reference else 1
-        size = 4 * wide * (cached.read or cached.tokens) * self.growth
+        size = 4 * wide * (cached.read if outputs.reads else cached.tokens) * self.growth
         again = all(drawn[view].sequences > once[view].sequences for view in views)
         if views and size <= settings.keep_gb * 1e9 and (again or not (part.first or part.rank)):
             return "cached", cached
-        passed = outputs.passed(sum((drawn[view] for view in outputs.reference), Load()))
+        passed = sum((drawn[view] for view in outputs.reference), Load())
         return ("pass", passed) if outputs.reference else ("none", passed)
 
     def evaluating(self, settings: EvaluateSettings) -> Cost:

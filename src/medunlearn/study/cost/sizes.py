@@ -79,7 +79,10 @@ class Lengths:
         kin, own = self.kin, self.whole - self.shared
         once = self.shared * np.minimum(kin, np.maximum(1 + (kin - 1) / step, kin / (size or step))) / kin
         pairs = own * self.whole + self.shared * once
-        return Load(len(self), *(float(column.sum()) for column in (own + once, pairs, self.scored, self.whole)))
+        sums = (float(column.sum()) for column in (own + once, pairs, self.scored, self.whole))
+        branches = np.where((kin > 1) & (self.shared > 0), self.whole, 0)
+        _, place = np.unique(self.family, return_inverse=True)
+        return replace(Load(len(self), *sums), branched=float(np.bincount(place, branches).max(initial=0.0)))
 
     def largest(self, step: int, size: int) -> Load:
         """The largest of the batches of ``size`` that steps of ``step`` sequences are cut in, in shuffled orders.
