@@ -101,7 +101,7 @@ class RunRecord:
     texts: str | None = None
     model_files: Mapping[str, Mapping[str, Any]] | None = None
     tables: Mapping[str, str] | None = None
-    digest: str | None = None
+    digest: str | None = field(default=None, compare=False)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> RunRecord:
