@@ -426,7 +426,7 @@ def test_a_benchmark_of_records_alone(chat: Path, hospital: Benchmark, tmp_path:
     assert [(loss["what"], loss["items"]) for loss in run.info.results["losses"]] == [("records", 20)]
 
 
-@pytest.mark.parametrize("place", ["study.adopt.sample_losses", "models.model_source._copy_file"])
+@pytest.mark.parametrize("place", ["study.adopt.sample_losses", "models.model_source.shutil.copyfile"])
 def test_it_goes_on_after_an_interruption(
     adapter: Path, chat: Path, hospital: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -454,7 +454,7 @@ def test_a_full_disk_leaves_nothing_half(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("medunlearn.models.model_source._copy_file", full)
+        patched.setattr("medunlearn.models.model_source.shutil.copyfile", full)
         with pytest.raises(StorageError):
             adopted(chat, hospital, tmp_path / "run", copy_weights=True)
     assert [path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock"] == ["run.json"]
