@@ -126,7 +126,7 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
         settings = ("--llm.backoff-seconds=0.01", "--llm.retries=12", "--llm.concurrency=2")
         return ["build", "amnesia", str(file), *server_flags(server), "--out", str(tmp_path / out), *settings]
 
-    with FakeServer(faults, answer=canned, delay=0.03) as server:
+    with FakeServer(faults, answer=canned, delay=0.1) as server:
         running = Forked(command(*words(server, "cut")))
         running.wait_until(lambda: stored(tmp_path / "cut") >= NOTES + 4)
         running.send_signal(which)
