@@ -1,4 +1,4 @@
-"""Ranks of facts: ties, repeated draws, halves of values, and how many facts of a record are ranked."""
+"""Ranks of facts: ties, repeated draws, and how many facts of a record are ranked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import nan
 import pytest
 
 from medunlearn.data.alternatives import AlternativePool, Alternatives
-from medunlearn.data.fact_ranks import FactRank, in_half, p_value, ranks_of, record_facts, sample_of
+from medunlearn.data.fact_ranks import FactRank, p_value, ranks_of, record_facts, sample_of
 from medunlearn.data.facts import Fact, facts_in
 from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, Responses
@@ -43,16 +43,6 @@ def test_what_has_no_rank() -> None:
     (fact,) = ranks_of("q", [(FACT, Alternatives((), "too few"))], {}, "plain") or []
     assert (fact.rank, fact.reason) == (None, "too few")
     assert ranks_of("q", [(FACT, alternatives)], {}, "plain") is None, "it is to be asked"
-
-
-def test_a_value_is_in_one_half_wherever_it_stands() -> None:
-    values = [f"{number} mg" for number in range(200)]
-    choosing = [value for value in values if in_half(value, "p1", "choosing", 0)]
-    assert 70 < len(choosing) < 130
-    assert [value for value in values if not in_half(value, "p1", "reporting", 0)] == choosing
-    assert all(in_half(value, "p1", "all", 0) for value in values)
-    assert all(in_half(f" {value.upper()} ", "p1", "choosing", 0) for value in choosing)
-    assert [value for value in values if in_half(value, "p2", "choosing", 0)] != choosing
 
 
 def test_a_whole_note_and_a_fact_at_its_beginning_are_two_samples() -> None:

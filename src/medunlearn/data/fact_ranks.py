@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Literal
 
 from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives, note_versions
 from medunlearn.data.facts import Fact, facts_of
@@ -14,7 +13,6 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Responses
 from medunlearn.seeds import generator
 
-Half = Literal["all", "choosing", "reporting"]
 Facts = Sequence[tuple[Fact, Alternatives]]
 """Facts of one text, each with its alternatives."""
 
@@ -63,18 +61,6 @@ def facts_with_alternatives(question: Question, records: Mapping[str, Record], p
     """The facts of a question's reference answer with their alternatives."""
     facts = facts_of(question, records[question.record_id].identifiers)
     return [(fact, pool.of(question, fact)) for fact in facts]
-
-
-def in_half(value: str, subject: str, half: Half, seed: int) -> bool:
-    """True if a subject's value belongs to the seeded half ``half`` of that subject's values; the halves partition
-    them.
-
-    A value belongs to the same half wherever it occurs: in any answer or record.
-    """
-    if half == "all":
-        return True
-    side = int(generator("half of values", seed, subject, " ".join(value.casefold().split())).integers(2))
-    return side == (0 if half == "choosing" else 1)
 
 
 def record_facts(

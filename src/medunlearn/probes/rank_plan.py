@@ -10,10 +10,11 @@ from functools import cached_property, lru_cache
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import VERSION, AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
+from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, record_facts
 from medunlearn.data.facts import facts_in
 from medunlearn.data.records import DIRECT, SIDES, Question, Record, Side
 from medunlearn.data.splits import Split, shuffled
+from medunlearn.data.value_halves import ValueHalves
 from medunlearn.metrics import get_metric
 from medunlearn.probes.question_selection import questions_of_side, sample_subjects
 
@@ -102,7 +103,11 @@ class RankPlan:
 
     def keeps(self, subject: str, value: str) -> bool:
         """True if a value of a subject is in the selected half."""
-        return in_half(value, subject, self.settings.values, self.settings.seed)
+        return self._halves.keeps(subject, value, self.settings.values)
+
+    @cached_property
+    def _halves(self) -> ValueHalves:
+        return ValueHalves(self.benchmark, self.settings.seed)
 
     def _in_half(self, question: Question, facts: Facts) -> Facts:
         """The facts of an answer whose values are in the selected half."""

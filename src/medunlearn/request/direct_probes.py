@@ -9,9 +9,9 @@ from pathlib import Path
 
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.fact_ranks import in_half
 from medunlearn.data.facts import NAMES, facts_of
 from medunlearn.data.records import DIRECT, Fold, Question, Record
+from medunlearn.data.value_halves import ValueHalves
 from medunlearn.errors import InputError, SourceError
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.sources.patient_notes import text_key
@@ -131,13 +131,15 @@ class HospitalQuestions:
             halves: settings are chosen by the questions on one half of a patient's values; else all verify.
         """
 
+        values = ValueHalves(benchmark, seed)
+
         def fold_of(question: Question) -> Fold:
             record = benchmark.record[question.record_id]
             if record.fold == "holdout":
                 return "utility"
             value = facts_of(question, record.identifiers)[0].of(question.answer)
             subject = benchmark.subject(question.record_id)
-            return "choosing" if halves and in_half(value, subject, "choosing", seed) else "holdout"
+            return "choosing" if halves and values.keeps(subject, value, "choosing") else "holdout"
 
         own = (replace(question, fold=fold_of(question)) for question in self.questions)
         return replace(benchmark, questions=(*benchmark.questions, *own), folder=None)

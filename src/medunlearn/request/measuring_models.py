@@ -12,8 +12,8 @@ from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, 
 from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
-from medunlearn.data.fact_ranks import Half
 from medunlearn.data.records import Fold
+from medunlearn.data.value_halves import Half
 from medunlearn.probes.rank_plan import RankPlan, rank_plan
 from medunlearn.probes.utility.numbers import Utility
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks

@@ -32,6 +32,8 @@ from medunlearn.results.runs import Run
 
 NAME, VERSION = "forget", "4"
 ALPHA = 0.05
+IDENTIFYING = ("identifier", "date")
+"""Kinds of facts that tell who somebody is (:class:`~.facts_tested.FactTested`)."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class RequestBattery:
                 patient=benchmarks.pseudonyms[patient],
                 tested=sum(fact.reason is None for fact in own),
                 facts=len(own),
+                identifiers_tested=sum(fact.reason is None and fact.kind in IDENTIFYING for fact in own),
+                identifiers=sum(fact.kind in IDENTIFYING for fact in own),
                 untested=tuple(
                     UntestedFacts(kind=kind, type=name, reason=reason, number=number)
                     for (kind, name, reason), number in sorted(untested.items())

@@ -228,3 +228,12 @@ def test_a_verdict_needs_a_number_of_tested_facts(tested: int, expected: str) ->
     decision = decide(Battery(name="b", version="1", checks=checks, coverage=(coverage,)))
     assert decision.verdict == expected
     assert ("3 of 9 facts could be tested, and at least 4 are needed" in str(decision.reasons)) is (tested == 3)
+
+
+@pytest.mark.parametrize(("tested", "expected"), [(0, "inconclusive"), (1, "no residual found")])
+def test_values_alone_do_not_say_that_a_patient_is_forgotten(tested: int, expected: str) -> None:
+    coverage = FactCoverage(patient=PATIENT, tested=8, facts=20, identifiers=7, identifiers_tested=tested)
+    checks = (mean_of(checked()), checked())
+    decision = decide(Battery(name="b", version="1", checks=checks, coverage=(coverage,)))
+    assert decision.verdict == expected
+    assert ("none of 7 identifiers could be tested" in str(decision.reasons)) is (tested == 0)

@@ -203,6 +203,8 @@ class FactCoverage(EvidencePart):
     patient: Pseudonym
     tested: int = Field(ge=0)
     facts: int = Field(ge=0)
+    identifiers_tested: int = Field(0, ge=0)
+    identifiers: int = Field(0, ge=0, description="of the facts, identifiers and dates")
     untested: tuple[UntestedFacts, ...] = ()
 
 

@@ -151,9 +151,13 @@ def _patient_decisions(
 
 def _too_few_facts(battery: Battery, patient: str) -> str:
     for coverage in battery.coverage:
-        if coverage.patient == patient and coverage.tested < LEAST_FACTS:
+        if coverage.patient != patient:
+            continue
+        if coverage.tested < LEAST_FACTS:
             tested = f"{coverage.tested} of {count(coverage.facts, 'fact')} could be tested"
             return f"{tested}, and at least {LEAST_FACTS} are needed"
+        if coverage.identifiers and not coverage.identifiers_tested:
+            return f"none of {count(coverage.identifiers, 'identifier')} could be tested"
     return ""
 
 
