@@ -61,6 +61,15 @@ def mean_with(excess: Measurement, *checks: BatteryCheck) -> BatteryCheck:
         # A single way above the margin, by more than chance, though not enough for a finding among all.
         ([checked(), checked("b", p=0.04, p_before=0.3, excess=measured(0.2, 0.01, 0.4))], "inconclusive"),
         ([checked(), checked("b", p=0.4, p_before=0.3, excess=measured(0.2, -0.5, 0.9))], "no residual found"),
+        # A way that asks as much as before, though it could tell the patient from nobody; and one that asks less.
+        (
+            [checked(), checked("b", p=0.17, p_before=0.2, excess=measured(0.06, -0.2, 0.4), after=measured(0.9))],
+            "inconclusive",
+        ),
+        (
+            [checked(), checked("b", p=0.17, p_before=0.2, excess=measured(0.06, -0.2, 0.4), after=measured(0.7))],
+            "no residual found",
+        ),
         # Or above the few strangers there are, too few to compare with: 0.51 beside 0.30.
         ([checked(), checked("b", p=None, unseen=measured(0.30, None, None, n=1))], "inconclusive"),
         ([checked(), checked("b", p=None, unseen=measured(0.45, None, None, n=1))], "no residual found"),

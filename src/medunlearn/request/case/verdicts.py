@@ -36,6 +36,8 @@ from medunlearn.request.case.evidence import (
 )
 from medunlearn.request.case.residual_tests import ResidualTest, found_before, is_above, residuals
 
+UNCHANGED = 0.8
+"""Share of the number before from which a way of asking counts as unchanged."""
 LEAST_FACTS = 4
 """Facts of a patient that a verdict needs to have been tested."""
 
@@ -190,6 +192,9 @@ def _without_residual(
         if not check.mean_of and _stands_out(check, battery.alpha):
             doubts.append(f"{check.title}: what is left may be above the margin.")
             shown.append(check)
+        elif not check.mean_of and _is_unchanged(check):
+            doubts.append(f"{check.title}: the model answers nearly as before, and above a stranger.")
+            shown.append(check)
     margin = max(check.comparison.margin for check in means if check.comparison is not None)
     doubts += [_bare_text(check) for check in own if _above_strangers(check, margin)]
     uncertain = [decision for decision in single if decision.verdict == "inconclusive"]
@@ -264,6 +269,17 @@ def _stands_out(check: BatteryCheck, alpha: float) -> bool:
     if comparison is None or comparison.excess.value is None:
         return False
     return comparison.excess.value > comparison.margin and comparison.p < alpha
+
+
+def _is_unchanged(check: BatteryCheck) -> bool:
+    """True for a way that asks about as much as before, above strangers by half the margin.
+
+    Its few facts could not tell the patient from a stranger, so that no test sees that nothing was forgotten here.
+    """
+    before, after, comparison = check.before.value, check.after.value, check.comparison
+    if comparison is None or comparison.excess.value is None or before is None or after is None:
+        return False
+    return comparison.excess.value > comparison.margin / 2 and after >= UNCHANGED * before
 
 
 def _above_strangers(check: BatteryCheck, margin: float) -> bool:
