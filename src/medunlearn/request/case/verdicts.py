@@ -195,7 +195,8 @@ def _without_residual(
         elif not check.mean_of and _is_unchanged(check):
             doubts.append(f"{check.title}: the model answers nearly as before, and above a stranger.")
             shown.append(check)
-    margin = max(check.comparison.margin for check in means if check.comparison is not None)
+    margins = [check.comparison.margin for check in means if check.comparison is not None]
+    margin = max(margins, default=0.0)
     doubts += [_bare_text(check) for check in own if _above_strangers(check, margin)]
     uncertain = [decision for decision in single if decision.verdict == "inconclusive"]
     if doubts:
