@@ -34,12 +34,12 @@ from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.papers.medforget.assemble import build_medforget
 from medunlearn.probes.material import rendering_for
-from medunlearn.study.cost.capacity import capacity_of
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import Precision
 from medunlearn.study.cost.model_pricing import ModelPricing
 from medunlearn.study.cost.sizes import TokenSizes
 from medunlearn.study.cost.throughput import DECODING, DEVICES, PASSES
+from medunlearn.study.plans.capacity import capacity_of
 
 
 @cache

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run
     from medunlearn.results.verify import Verification
-    from medunlearn.study.cost.forecast import Forecast
     from medunlearn.study.experiment import Finished
+    from medunlearn.study.plans.forecast import Forecast
     from medunlearn.study.sweep.result import Swept
     from medunlearn.study.tune.tune_result import Tuned
 
@@ -80,9 +80,9 @@ def train(
     Args:
         out: folder of the run
     """
-    from medunlearn.study.cost.forecast import announce
-    from medunlearn.study.cost.run_forecast import forecast_training
     from medunlearn.study.experiment import run_folder
+    from medunlearn.study.plans.forecast import announce
+    from medunlearn.study.plans.run_forecast import forecast_training
     from medunlearn.study.presets import train_settings
     from medunlearn.study.train import train
 
@@ -157,9 +157,9 @@ def unlearn(
     checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
     unlearning_method(checked)  # its mistakes are told before torch is loaded and a model is read
 
-    from medunlearn.study.cost.forecast import announce
-    from medunlearn.study.cost.run_forecast import forecast_unlearning
     from medunlearn.study.experiment import run_folder
+    from medunlearn.study.plans.forecast import announce
+    from medunlearn.study.plans.run_forecast import forecast_unlearning
     from medunlearn.study.unlearn import unlearn
 
     bench = _benchmark(benchmark)
@@ -543,9 +543,9 @@ def run(
         experiment: YAML file of the experiment
         overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``
     """
-    from medunlearn.study.cost.forecast import announce
-    from medunlearn.study.cost.run_forecast import forecast
     from medunlearn.study.experiment import plan, run_experiment
+    from medunlearn.study.plans.forecast import announce
+    from medunlearn.study.plans.run_forecast import forecast
 
     checked = plan(merged(experiment, overrides))
     announce(say, lambda: forecast(checked, device=device), None)
@@ -557,8 +557,8 @@ def plan(experiment: Folder | dict[str, Any], *, device: str = "auto", **overrid
 
     ``.table()`` is a DataFrame with a row per stage; ``.warnings`` says what will not fit.
     """
-    from medunlearn.study.cost.run_forecast import forecast
     from medunlearn.study.experiment import plan
+    from medunlearn.study.plans.run_forecast import forecast
 
     return forecast(plan(merged(experiment, overrides)), device=device)
 

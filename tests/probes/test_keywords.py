@@ -239,8 +239,8 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
 def test_an_experiment_refuses_a_wrong_extractor_before_it_trains(
     experiment_values: dict[str, Any], tmp_path: Path
 ) -> None:
-    from medunlearn.study.cost.run_forecast import forecast
     from medunlearn.study.experiment import plan, run_experiment
+    from medunlearn.study.plans.run_forecast import forecast
 
     out = tmp_path / "out"
     experiment = plan({**experiment_values, "out": out, "evaluate": {"extractor": "ofline"}})

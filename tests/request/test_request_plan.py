@@ -25,7 +25,7 @@ from medunlearn.request.forget_stages import Forgotten
 from medunlearn.request.trial_search import ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import Run
-from medunlearn.study.cost.forecast import PlannedStage
+from medunlearn.study.plans.forecast import PlannedStage
 from medunlearn.study.stages import Inputs, LocalStage
 
 TRIES = (ForgetCandidate("npo", 1), ForgetCandidate("npo", 1, rate=2.0), ForgetCandidate("simnpo", 1))

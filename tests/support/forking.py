@@ -206,7 +206,7 @@ def _load_slow_modules() -> None:
     """Import them, and exempt them from garbage collection."""
     for name in (
         "medunlearn.cli.main",
-        "medunlearn.study.cost.run_forecast",
+        "medunlearn.study.plans.run_forecast",
         "transformers.models.llama.modeling_llama",
         "nltk.stem.porter",
     ):

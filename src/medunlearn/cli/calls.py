@@ -114,7 +114,7 @@ def plan_training(
     device: str = "auto", **settings: Any
 ) -> Any:  # fmt: skip
     """Price of a `train` run."""
-    from medunlearn.study.cost.run_forecast import forecast_training
+    from medunlearn.study.plans.run_forecast import forecast_training
     from medunlearn.study.presets import train_settings
 
     checked = train_settings({"model": model, **({"preset": preset} if preset else {}), **settings})
@@ -128,7 +128,7 @@ def plan_unlearning(
     """Price of an `unlearn` run."""
     from medunlearn.config.reading import flat
     from medunlearn.results.runs import Run
-    from medunlearn.study.cost.run_forecast import forecast_unlearning
+    from medunlearn.study.plans.run_forecast import forecast_unlearning
     from medunlearn.study.presets import tiny_preset, unlearn_settings
 
     values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
@@ -144,7 +144,7 @@ def plan_evaluation(
     """Price of what `evaluate` has not done yet."""
     from medunlearn.config import EvaluateSettings, check
     from medunlearn.results.runs import Run
-    from medunlearn.study.cost.run_forecast import forecast_evaluation
+    from medunlearn.study.plans.run_forecast import forecast_evaluation
 
     checked = check(EvaluateSettings, {"split": split, **settings})
     models = [Run.open(model) for model in (run, *against)]

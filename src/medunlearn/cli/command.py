@@ -235,7 +235,7 @@ class Generated(click.Command):
         every = {"every": bool(values.pop("all", False))} if self.plan_flag == "plan" else {}
         if self.plan_flag and values.pop(self.plan_flag, False):
             if timed:
-                load("medunlearn.study.cost.capacity:time_capacity")(values.get("device", "auto"))
+                load("medunlearn.study.plans.capacity:time_capacity")(values.get("device", "auto"))
             self._plan(values, output, every)
             return
         for flag, given in (("--all", any(every.values())), ("--time-device", timed)):

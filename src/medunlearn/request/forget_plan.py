@@ -16,9 +16,9 @@ from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.graph import RequestGraph, request_graph
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
 from medunlearn.request.request_pricing import RequestPricing
-from medunlearn.study.cost.capacity import capacity_of
-from medunlearn.study.cost.forecast import Forecast, PlannedStage
 from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.plans.capacity import capacity_of
+from medunlearn.study.plans.forecast import Forecast, PlannedStage
 from medunlearn.terminal import short_number
 
 NO_HARNESS = "utility_tasks: lm-evaluation-harness is not installed: pip install 'medunlearn[utility]'."

@@ -22,11 +22,11 @@ from medunlearn.request.forget_request import AFTER, BEFORE, EXACT, REQUEST_FILE
 from medunlearn.request.request_benchmarks import BENCHMARK, RequestBenchmarks, make_benchmarks
 from medunlearn.request.trial_search import ForgetCandidate, rate_of_size, trial_folder
 from medunlearn.results.runs import FILE, Run, is_complete
-from medunlearn.study.cost.capacity import is_gpu
-from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.stage_states import evaluation_stage, unlearning_stage
+from medunlearn.study.plans.capacity import is_gpu
+from medunlearn.study.plans.forecast import PlannedStage
+from medunlearn.study.plans.stage_states import evaluation_stage, unlearning_stage
 
 if TYPE_CHECKING:
     from medunlearn.request.measuring_models import ModelMeter

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, T
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
-    from medunlearn.study.cost.forecast import PlannedStage
+    from medunlearn.study.plans.forecast import PlannedStage
     from medunlearn.study.slots.slot import Slot
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from medunlearn.methods import make_method
 from medunlearn.study.cost.formulas import Cost, forward
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.run_forecast import forecast_training
+from medunlearn.study.plans.run_forecast import forecast_training
 
 HERE = Path(__file__).parents[3]
 SMALL = {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "pretrain_epochs": 0, "precision": "fp32"}

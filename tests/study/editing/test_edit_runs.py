@@ -16,7 +16,7 @@ from medunlearn.models.load import load_model
 from medunlearn.probes.material import forgotten_before
 from medunlearn.results.runs import Run
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.stage_states import unlearning_stage
+from medunlearn.study.plans.stage_states import unlearning_stage
 from medunlearn.study.presets import unlearn_settings
 from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan as plan_sweep

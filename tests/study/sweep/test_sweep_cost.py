@@ -10,11 +10,11 @@ import pytest
 from medunlearn.config import AttackSettings, ExpectedSettings, check
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.models.light_tokenizer import LightTokenizer
-from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.throughput import DECODING, DEVICES, PASSES, device_named
+from medunlearn.study.plans.capacity import Capacity
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.survey import foresee
 from medunlearn.study.sweep.sweep_graph import sweep_graph

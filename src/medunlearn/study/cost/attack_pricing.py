@@ -15,9 +15,9 @@ from medunlearn.config import AttackSettings, EvaluateSettings, What
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError, first_line
 from medunlearn.models.shape import shape_of
-from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost, training
 from medunlearn.study.cost.model_pricing import ModelPricing
+from medunlearn.study.plans.forecast import PlannedStage
 
 
 def attack_stages(pricing: ModelPricing, settings: AttackSettings) -> Iterator[PlannedStage]:

@@ -21,11 +21,11 @@ from medunlearn.models.shape import Shape, Tower, shape_of, tiny_shape
 from medunlearn.models.tiny import common_words
 from medunlearn.probes.material import rendering_for
 from medunlearn.results.runs import Run
-from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import Precision
 from medunlearn.study.cost.model_pricing import ModelPricing
 from medunlearn.study.cost.sizes import TokenSizes, sample
+from medunlearn.study.plans.forecast import PlannedStage
 
 FITTED = 1000
 """Texts at most that the tiny model's tokenizer is fitted on in a plan."""

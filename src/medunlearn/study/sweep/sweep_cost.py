@@ -8,11 +8,11 @@ from typing import Any
 
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
-from medunlearn.study.cost.capacity import Capacity, capacity_of, is_gpu
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
+from medunlearn.study.plans.capacity import Capacity, capacity_of, is_gpu
+from medunlearn.study.plans.missing import NOT_BUILT, missing_parts
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.sweep_graph import SweepGraph
 from medunlearn.study.sweep.sweep_plan import Sweep

@@ -13,10 +13,10 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.probes.question_selection import questions_to_ask
-from medunlearn.study.cost.capacity import capacity_of
-from medunlearn.study.cost.forecast import Forecast, PlannedStage
-from medunlearn.study.cost.missing import missing_parts
 from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.plans.capacity import capacity_of
+from medunlearn.study.plans.forecast import Forecast, PlannedStage
+from medunlearn.study.plans.missing import missing_parts
 from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import Tuning
 

@@ -11,11 +11,11 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, UnknownNameError
 from medunlearn.results.runs import Run
-from medunlearn.study.cost.capacity import Capacity
-from medunlearn.study.cost.forecast import Forecast
 from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.experiment import plan, run_experiment
+from medunlearn.study.plans.capacity import Capacity
+from medunlearn.study.plans.forecast import Forecast
 from medunlearn.study.presets import train_settings
 from medunlearn.terminal import size
 from medunlearn.training.processes import Processes
@@ -127,7 +127,7 @@ def test_a_folder_is_read_without_its_weights(
 
 def test_what_is_missing_ends_no_plan(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package, a key, a benchmark that a server would write: lines of the plan."""
-    from medunlearn.study.cost import missing, run_forecast
+    from medunlearn.study.plans import missing, run_forecast
 
     for module in (missing, run_forecast):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
@@ -171,8 +171,8 @@ def test_a_gpu_is_not_charged_for_libraries() -> None:
 
 
 def test_of_several_processes_the_main_one_speaks(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medunlearn.study.cost import forecast as module
-    from medunlearn.study.cost.run_forecast import forecast
+    from medunlearn.study.plans import forecast as module
+    from medunlearn.study.plans.run_forecast import forecast
 
     lines = {}
     for rank in (0, 1):
@@ -187,7 +187,7 @@ def test_of_several_processes_the_main_one_speaks(values: Values, monkeypatch: p
 def test_the_plan_of_a_sharded_run_is_that_of_one_of_its_processes(
     values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.study.cost import run_forecast
+    from medunlearn.study.plans import run_forecast
 
     values = {**values, "retrain": False, "train": {**values["train"], "sharding": "fsdp2"}}
     memory = {}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from medunlearn.results.runs import is_complete
-from medunlearn.study.cost.capacity import Capacity
 from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.plans.capacity import Capacity
 from medunlearn.terminal import short_number, size
 from medunlearn.training.processes import join
 

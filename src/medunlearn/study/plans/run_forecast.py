@@ -14,15 +14,15 @@ from medunlearn.metrics.leakage import keywords
 from medunlearn.probes.score import metric_names
 from medunlearn.results.runs import Run, is_complete
 from medunlearn.study.benchmark_builds import needs_folder, open_section
-from medunlearn.study.cost.capacity import Capacity, capacity_of, is_gpu
-from medunlearn.study.cost.forecast import Forecast, PlannedStage
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.stage_states import evaluation_stage, training_stage, unlearning_stage
 from medunlearn.study.epochs.epoch_settings import check_watched
 from medunlearn.study.experiment import Experiment, benchmark_folder, run_folder
 from medunlearn.study.part_check import check_training, check_unlearning, outline_of, trained_outline
+from medunlearn.study.plans.capacity import Capacity, capacity_of, is_gpu
+from medunlearn.study.plans.forecast import Forecast, PlannedStage
+from medunlearn.study.plans.missing import NOT_BUILT, missing_parts
+from medunlearn.study.plans.stage_states import evaluation_stage, training_stage, unlearning_stage
 from medunlearn.training.processes import join
 
 SHARDED_PLAN = (

@@ -10,9 +10,9 @@ from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.fact_ranks import rank_settings
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.results.runs import Run, is_complete
-from medunlearn.study.cost.forecast import PlannedStage
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.model_pricing import ModelPricing
+from medunlearn.study.plans.forecast import PlannedStage
 
 
 def training_stage(name: str, pricing: ModelPricing, settings: TrainSettings, out: Path | None) -> PlannedStage:
