@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from medunlearn.study.tune.method_trials import MethodTrials
 from medunlearn.study.tune.objective import AxisValues, TuneObjective
 from medunlearn.study.tune.space import Dimension
 from medunlearn.study.tune.study import STARTUP, Pruner, next_params
@@ -162,3 +165,15 @@ def test_nothing_is_asked_of_a_missing_optuna(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(study, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="medunlearn\\[tune\\]"):
         study.check_installed()
+
+
+def test_a_deletion_that_was_cut_off_is_completed(tmp_path: Path) -> None:
+    """Of the models of a method, those of the untuned and the best trial stay."""
+    tuning: Any = SimpleNamespace(settings=SimpleNamespace(runs=3), share=3)
+    study = MethodTrials(tuning, "npo", tmp_path, Any, [ended(0, 0.5), ended(1, 0.1), ended(2, 0.3)])
+    for trial in study.trials:
+        model = study.run_of(trial) / "model"
+        model.mkdir(parents=True)
+        (model / "generation_config.json").touch()
+    assert study.next() is None
+    assert [(study.run_of(trial) / "model").exists() for trial in study.trials] == [True, True, False]

@@ -88,6 +88,7 @@ class MethodTrials:
         """
         if self.trials and self.trials[-1].state == "running":
             return self.trials[-1]
+        self._drop_models()  # a kill may have cut off the last deletion
         if self.is_spent:
             return None
         tuning, number = self.tuning, len(self.trials)
@@ -109,6 +110,10 @@ class MethodTrials:
             trial = replace(trial, flops=trial.flops * trial.epochs / trial.planned)
         self.trials[-1] = trial
         write_trials(self.folder, self.trials)
+        self._drop_models()
+
+    def _drop_models(self) -> None:
+        """Delete the models of all trials but the untuned and the best one."""
         best = self.best
         for other in self.finished:
             if other.number and (best is None or other.number != best.number):
