@@ -97,7 +97,7 @@ class _Lines:
     """Progress as lines for a log: ``fine-tuning: 40% (120 of 300), 5 minutes left``, at most one a minute."""
 
     last: ClassVar[float] = 0.0
-    """When the last line was printed, of any work: nested work shares the minute."""
+    """Time of the last line of any work: nested work shares the minute."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.steps, self.start = what, total, 0, time.monotonic()

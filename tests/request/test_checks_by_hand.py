@@ -253,7 +253,7 @@ def lost(share: float) -> list[CostReading]:
     return [
         CostReading(
             name="other patients", title="t", group="other patients", measure="m", higher_is_better=True,
-            before=before, after=after,
+            before=before, after=after, floor=0.95,
         )
     ]  # fmt: skip
 
@@ -273,6 +273,14 @@ def test_when_the_search_ends() -> None:
     assert not broken.good_enough(0.25, 0.95)
     for excess, expected in (((0.2, 0.0), True), ((0.2, 0.2), False), ((0.3, -0.2), False), ((0.2, -0.3), False)):
         assert TrialReading(excess, 1.0, ()).good_enough(0.25, 0.95) == expected, excess
+
+
+def test_what_nobody_could_answer_before_is_no_cost_of_a_try() -> None:
+    """Answers to direct questions have no floor where the model could not answer them before."""
+    (kept,) = lost(0.97)
+    noise = kept.model_copy(update={"name": "direct other patients", "floor": None, "after": lost(0.2)[0].after})
+    reading = TrialReading.of(material(stands(FORGOT, seed=1)), [kept, noise])
+    assert reading.retained == pytest.approx(0.97)
 
 
 def test_the_search_prefers_what_costs_others_less_then_what_leaves_less() -> None:

@@ -59,7 +59,7 @@ def run(result: Any, output: Output, every: bool = False, stages: Iterable[Any] 
 
 
 def _untimed(plan: Any) -> tuple[str, ...]:
-    """How to know the hours of work on a device that was not timed yet."""
+    """The way to know the hours of work on a device that was not timed yet."""
     unknown = plan.hours is None and plan.total.flops
     return ("Hours are not known: with --time-device this device is timed, once.",) if unknown else ()
 

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -82,18 +82,6 @@ def _last_begun(parts: Mapping[Path, Path]) -> Path:
     return first
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write one file by a function, in :func:`atomic_files`."""
-    write_together({path: write})
-
-
-def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write several files by functions, in :func:`atomic_files`."""
-    with atomic_files(*files) as parts:
-        for part, write in zip(parts, files.values(), strict=True):
-            write(part)
-
-
 @lru_cache(maxsize=1024)
 def _clean(folder: Path, process: int) -> None:
     """Remove part files of dead processes from a folder, once per process."""
@@ -128,15 +116,6 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
     if isinstance(error, OSError):
         return StorageError(f"Cannot write {path}: {error.strerror or error}.")
     return None
-
-
-def writer(content: bytes) -> Callable[[Path], None]:
-    """A function that writes these bytes, for :func:`write_atomically` and :func:`write_together`."""
-
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-
-    return write
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:

@@ -22,6 +22,7 @@ from medunlearn.request.case.evidence import (
     UntestedFacts,
 )
 from medunlearn.request.case.residual_tests import found_before, patient_tests
+from medunlearn.request.case.verdicts import RULES
 from medunlearn.request.measuring_models import MeasuredModel
 from medunlearn.request.others_kept import costs, general_cost
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of, relatives_of
@@ -30,7 +31,7 @@ from medunlearn.request.verifying_attacks import never_tested, untested_attacks,
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
-NAME, VERSION = "forget", "4"
+NAME, VERSION = "forget", RULES
 ALPHA = 0.05
 IDENTIFYING = ("identifier", "date")
 """Kinds of facts that tell who somebody is (:class:`~.facts_tested.FactTested`)."""
@@ -68,7 +69,8 @@ class RequestBattery:
             ),
             coverage=tuple(self._coverage(after)),
             problems=after.standings.problems,
-            baseline_fault=self.baseline_fault(before.standings, after.standings),
+            # Beside a retrained model nothing rests on the strangers' own level.
+            baseline_fault=None if retrained else self.baseline_fault(before.standings, after.standings),
         )
 
     def baseline_fault(self, *models: Standings) -> str | None:
@@ -108,7 +110,7 @@ class RequestBattery:
         )
 
     def _coverage(self, after: MeasuredModel) -> Iterator[FactCoverage]:
-        """How many facts of each patient were tested, and the others by kind and reason."""
+        """Numbers of each patient's facts, tested and not, the latter by kind and reason."""
         from medunlearn.request.facts_tested import facts_tested
 
         benchmarks = self.benchmarks

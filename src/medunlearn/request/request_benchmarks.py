@@ -128,37 +128,7 @@ def make_benchmarks(
             everybody; held-out notes of nobody else.
     """
     patients = tuple(read_subjects(settings.patient))
-    values = {
-        "clozes": CLOZES,
-        "questions": QUESTIONS,
-        **settings.build,
-        "notes": notes,
-        "holdout": settings.holdout,
-        "prompt": settings.prompt,
-        "forget_patients": settings.patient,
-        "seed": settings.seed,
-    }
-
-    def chosen(owners: Iterable[tuple[str, str]]) -> Collection[str]:
-        """Patients whose notes a plan takes, from records and their patients."""
-        everyone = [*owners]
-        before = earlier_records(ledger, secret, everyone, PATIENT, again=patients)
-        others = {patient for _, patient in everyone} - {*patients, *before.subjects}
-        sample = shuffled(others, "planned", settings.seed)[: PLANNED * settings.others]
-        return {*patients, *before.subjects, *sample}
-
-    with _flags_of_build():
-        checked = check(NotesSettings, values)
-        if is_benchmark(notes):
-            everybody = _of_folder(notes, settings)
-        else:
-            # Direct questions are made below, about those who are asked about.
-            plain = checked.model_copy(update={"questions": 0})
-            everybody = build(plain, quiet=quiet, choose=chosen if few else None)
-    if settings.questions is not None:
-        own = HospitalQuestions.read(settings.questions, everybody, patients, partly=few)
-        everybody = own.added_to(everybody, halves=settings.method == AUTOMATIC, seed=settings.seed)
-        remark(own.remark, quiet=quiet or not own.remark)
+    checked, everybody = _everybody(notes, settings, ledger, secret, quiet=quiet, few=few)
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level, again=patients)
@@ -182,6 +152,45 @@ def make_benchmarks(
         earlier = _earlier(forgotten, benchmark, before)
     pseudonyms = {who: secret.pseudonym(who, level) for who in (*patients, *before.subjects, *_asked(benchmark))}
     return RequestBenchmarks(benchmark, patients, earlier, len(before.records), pseudonyms)
+
+
+def _everybody(
+    notes: Path, settings: ForgetSettings, ledger: RequestLedger, secret: OwnerSecret, *, quiet: bool, few: bool
+) -> tuple[NotesSettings, Benchmark]:
+    """Settings of the notes, and a benchmark of all of them, with a hospital's own questions."""
+    patients = read_subjects(settings.patient)
+    values = {
+        "clozes": CLOZES,
+        "questions": QUESTIONS,
+        **settings.build,
+        "notes": notes,
+        "holdout": settings.holdout,
+        "prompt": settings.prompt,
+        "forget_patients": settings.patient,
+        "seed": settings.seed,
+    }
+
+    def drawn(owners: Iterable[tuple[str, str]]) -> Collection[str]:
+        """Patients whose notes a plan takes, from records and their patients."""
+        everyone = [*owners]
+        before = earlier_records(ledger, secret, everyone, PATIENT, again=patients)
+        others = {patient for _, patient in everyone} - {*patients, *before.subjects}
+        sample = shuffled(others, "planned", settings.seed)[: PLANNED * settings.others]
+        return {*patients, *before.subjects, *sample}
+
+    with _flags_of_build():
+        checked = check(NotesSettings, values)
+        if is_benchmark(notes):
+            everybody = _of_folder(notes, settings)
+        else:
+            # Direct questions are made later, about those who are asked about.
+            plain = checked.model_copy(update={"questions": 0})
+            everybody = build(plain, quiet=quiet, choose=drawn if few else None)
+    if settings.questions is None:
+        return checked, everybody
+    own = HospitalQuestions.read(settings.questions, everybody, patients, partly=few)
+    remark(own.remark, quiet=quiet or not own.remark)
+    return checked, own.added_to(everybody, halves=settings.method == AUTOMATIC, seed=settings.seed)
 
 
 def is_benchmark(notes: Path) -> bool:

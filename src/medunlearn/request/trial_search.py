@@ -158,7 +158,8 @@ class TrialReading:
             if check.name in able and check.comparison is not None
         )
         of_patients = (test.excess for mean in means for test in mean.patients if len(mean.patients) > 1)
-        shares = (cost.retained_share for cost in costs if cost.group != "one patient" or cost.within is False)
+        judged = (cost for cost in costs if cost.floor is not None)  # others could not be answered before either
+        shares = (cost.retained_share for cost in judged if cost.group != "one patient" or cost.within is False)
         return TrialReading(
             tuple(value for value in (*of_ways, *of_patients) if value is not None),
             min((share for share in shares if share is not None), default=None),

@@ -77,6 +77,29 @@ def test_a_verdict_that_the_numbers_do_not_give_is_told(signer: Ed25519PrivateKe
     assert (check.name, "another verdict" in check.note) == ("evidence.json", True)
 
 
+@pytest.mark.parametrize("change", [{"others": "not kept"}, {"patients": ()}], ids=["others", "patients"])
+def test_every_part_of_the_verdict_follows_from_the_numbers(
+    signer: Ed25519PrivateKey, tmp_path: Path, change: dict[str, object]
+) -> None:
+    honest = case_evidence()
+    assert (honest.decision.others, len(honest.decision.patients)) == ("kept", 1)
+    lie = honest.model_copy(update={"decision": honest.decision.model_copy(update=change)})
+    (check,) = wrong(write_case(tmp_path / "case", lie, signer))
+    assert (check.name, "another verdict" in check.note) == ("evidence.json", True)
+
+
+@pytest.mark.parametrize(("version", "state"), [("3", "not checked"), ("4", "differs")])
+def test_a_verdict_by_older_rules_is_signed_and_not_computed_again(
+    signer: Ed25519PrivateKey, tmp_path: Path, version: str, state: str
+) -> None:
+    battery = case_evidence().battery.model_copy(update={"name": "forget", "version": version})
+    older = case_evidence().decision.model_copy(update={"verdict": "inconclusive", "patients": ()})
+    case = write_case(tmp_path / "case", case_evidence(battery=battery, decision=older), signer)
+    result = verify_case(case.folder, public_key=signer.public_key())
+    (check,) = [check for check in result.checks if check.what == "evidence"]
+    assert (check.state, "battery version 3" in check.note) == (state, version == "3")
+
+
 def test_a_verdict_outlives_the_words_of_its_version(signer: Ed25519PrivateKey, tmp_path: Path) -> None:
     evidence = case_evidence()
     worded = evidence.decision.model_copy(update={"reasons": ("As an older version said it.",)})

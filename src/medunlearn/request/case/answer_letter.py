@@ -117,7 +117,7 @@ def _patient_of(evidence: CaseEvidence, patient: str | None) -> str:
 
 @dataclass(frozen=True)
 class _LetterContent:
-    """What the evidence says of one patient, in one language."""
+    """The letter's paragraphs on one patient, in one language."""
 
     case: CaseFolder
     patient: str
@@ -176,7 +176,7 @@ class _LetterContent:
         return "changed" if self.evidence.exact is None else self.evidence.exact.road
 
     def _doubts(self) -> Iterator[str]:
-        """What stands beside an exact deletion: an owner's statement, and tests that recognize something."""
+        """Remarks on an exact deletion: an owner's statement, and tests that recognize something."""
         if self.verdict != "deleted" or self.evidence.exact is None:
             return
         if self.evidence.exact.base == "stated":

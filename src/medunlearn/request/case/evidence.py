@@ -198,7 +198,7 @@ class UntestedFacts(EvidencePart):
 
 
 class FactCoverage(EvidencePart):
-    """How many distinct facts of a patient's notes the checks tested."""
+    """Numbers of the distinct facts of a patient's notes, and of those that the checks tested."""
 
     patient: Pseudonym
     tested: int = Field(ge=0)

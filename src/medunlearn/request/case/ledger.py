@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.lineage import read_lineage
-from medunlearn.data.storage import json_bytes, read_table, sha256_of_json, table_bytes, write_together, writer
+from medunlearn.data.storage import json_bytes, read_table, sha256_of_json, table_bytes, write_files
 from medunlearn.errors import BenchmarkError, InputError
 from medunlearn.models.folders import RECORD, is_model, model_identity, record_folder
 from medunlearn.request.case.evidence import CaseEvidence, Verdict
@@ -336,10 +336,10 @@ def earlier_records(
 def _write(path: Path, ledger: RequestLedger) -> None:
     """Write a ledger, and its head and hash into the run's record; a killed write is completed by the next one."""
     content = table_bytes([row.values() for row in ledger.rows], _SCHEMA)
-    files = {path: writer(content)}
+    files = {path.name: content}
     if (path.parent / RECORD).exists():
         record = RunRecord.read(path.parent)
         record.results[REQUESTS] = {"rows": len(ledger.rows), "head": ledger.head}
         record.tables = {**(record.tables or {}), LEDGER: hashlib.sha256(content).hexdigest()}
-        files[path.parent / RECORD] = writer(json_bytes(record.as_dict()))
-    write_together(files)
+        files[RECORD] = json_bytes(record.as_dict())
+    write_files(path.parent, files)

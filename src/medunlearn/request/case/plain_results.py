@@ -42,7 +42,7 @@ def coverage_sentence(evidence: CaseEvidence) -> str:
 
 
 def result_sentences(evidence: CaseEvidence) -> Iterator[str]:
-    """What the model said and preferred, as far as the verdict lets it be said."""
+    """Sentences on what the model said and preferred, as far as the verdict lets them be said."""
     battery = evidence.battery
     if battery.problems:
         return

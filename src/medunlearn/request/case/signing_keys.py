@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from medunlearn.data.benchmark import MANIFEST
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import part_of
-from medunlearn.data.storage import as_storage_error, write_together, writer
+from medunlearn.data.storage import as_storage_error, write_files
 from medunlearn.errors import InputError
 from medunlearn.input_files import refuse_open_secret, regular_file
 from medunlearn.request.case.pseudonyms import SECRET, new_secret
@@ -82,9 +82,9 @@ def make_key(path: Path) -> KeyFiles:
             if os.path.lexists(file):
                 raise InputError(f"{file} exists, and a key is never overwritten. Choose another --out.")
         key = Ed25519PrivateKey.generate()
-        files = {private: writer(private_pem(key)), public: writer(public_pem(key.public_key()))}
+        files = {private.name: private_pem(key), public.name: public_pem(key.public_key())}
         has_secret = os.path.lexists(secret)
-        write_together(({} if has_secret else {secret: writer(new_secret())}) | files)
+        write_files(path.parent, ({} if has_secret else {secret.name: new_secret()}) | files)
     return KeyFiles(private, public, secret, key_id(key.public_key()), not has_secret)
 
 

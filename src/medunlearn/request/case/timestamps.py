@@ -16,7 +16,7 @@ from pathlib import Path
 from cryptography.x509 import Certificate
 from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
 
-from medunlearn.data.storage import write_together, writer
+from medunlearn.data.storage import write_files
 from medunlearn.errors import ConfigError, InputError, first_line
 from medunlearn.request.case.signing_keys import STATEMENT
 from medunlearn.request.case.timestamp_checks import QUERY, REPLY, Timestamp, TimestampError, check_reply
@@ -61,7 +61,7 @@ def timestamp_case(
         raise TimestampError(
             f"The time stamp was not taken: {error}. The case is complete without it; try again."
         ) from error
-    write_together({folder / QUERY: writer(query), folder / REPLY: writer(reply)})
+    write_files(folder, {QUERY: query, REPLY: reply})
     return stamp
 
 

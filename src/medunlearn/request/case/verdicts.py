@@ -36,6 +36,8 @@ from medunlearn.request.case.evidence import (
 )
 from medunlearn.request.case.residual_tests import ResidualTest, found_before, is_above, residuals
 
+RULES, OLDER_RULES = "4", ("1", "2", "3")
+"""Version of the rules below, which a battery names; and those of older versions, which decided otherwise."""
 UNCHANGED = 0.8
 """Share of the number before from which a way of asking counts as unchanged."""
 LEAST_FACTS = 4
@@ -70,7 +72,7 @@ def decide(
 
 
 def others_kept(costs: Sequence[CostReading]) -> OthersKept:
-    """Whether every cost with a floor is within it; one that could not be measured is no cost that was kept."""
+    """The verdict on others: kept if every cost with a floor is within it; one without a number shows nothing."""
     within = [cost.within for cost in costs if cost.floor is not None]
     if False in within:
         return "not kept"

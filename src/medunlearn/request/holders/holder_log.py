@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from medunlearn.data.escaping import csv_of_frame
-from medunlearn.data.storage import json_bytes, write_atomically
+from medunlearn.data.storage import atomic_file, json_bytes
 from medunlearn.errors import InputError
 from medunlearn.request.holders.traces import Trace
 
@@ -99,7 +99,7 @@ class Holders:
         if suffix not in LOGS:
             raise InputError(f"{path}: the log is written as {', '.join(LOGS)}.")
 
-        def write(part: Path) -> None:
+        with atomic_file(path) as part:
             os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
             if suffix == ".parquet":
                 table.to_parquet(part)
@@ -109,8 +109,6 @@ class Holders:
                 rows = json.loads(table.to_json(orient="records"))
                 facts = {"complete": self.complete, "files": self.files, "bytes": self.bytes, "rows": rows}
                 part.write_bytes(json_bytes(facts))
-
-        write_atomically(path, write)
         return path
 
 
