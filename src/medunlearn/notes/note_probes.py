@@ -138,13 +138,13 @@ def without_repeats(questions: Sequence[Question], subjects: Mapping[str, str]) 
     Args:
         subjects: record id -> its subject.
     """
-    distinct, seen = list[Question](), set[tuple[str, ...]]()
+    distinct, known = list[Question](), set[tuple[str, ...]]()
     for question in questions:
         finding = question.answer if question.provenance == FINDING else ""
         key = (subjects[question.record_id], question.question, finding)
-        if question.kind != DIRECT or key not in seen:
+        if question.kind != DIRECT or key not in known:
             distinct.append(question)
-            seen.add(key)
+            known.add(key)
     return distinct
 
 

@@ -219,12 +219,12 @@ class BatteryMaterial:
         )
         number = sum(n for _, n in hits)
         p = max(p, chance_of_share(fsum(share * n for share, n in hits) / number, number, strangers))
-        said = [facts for who, facts in model.said.get(name, {}).items() if who in patients]
-        if not said:
+        counts = [facts for who, facts in model.said.get(name, {}).items() if who in patients]
+        if not counts:
             return p
-        asked = sum(facts.facts for facts in said)
-        chance = fsum(facts.chance * facts.facts for facts in said) / asked
-        return max(p, chance_of_hits(sum(facts.beyond for facts in said), asked, chance))
+        number_asked = sum(facts.facts for facts in counts)
+        chance = fsum(facts.chance * facts.facts for facts in counts) / number_asked
+        return max(p, chance_of_hits(sum(facts.beyond for facts in counts), number_asked, chance))
 
     def _differences(self, model: Standings, name: str) -> Mapping[str, float]:
         values = model.values.get(name, {})

@@ -61,12 +61,12 @@ def residuals(checks: Sequence[BatteryCheck], alpha: float) -> list[ResidualTest
         if test.patient.p is not None:
             groups.setdefault(group, []).append((test, test.patient.p))
     total = sum(LEVEL_SHARES[group] for group in groups)
-    found = []
+    findings = []
     for group, tests in groups.items():
         corrected = holm([p for _, p in tests])
         level = alpha * LEVEL_SHARES[group] / total
-        found += [test for (test, _), p in zip(tests, corrected, strict=True) if p < level and is_above(test)]
-    return found
+        findings += [test for (test, _), p in zip(tests, corrected, strict=True) if p < level and is_above(test)]
+    return findings
 
 
 def is_above(test: ResidualTest) -> bool:

@@ -62,8 +62,8 @@ def decide(
         patients: pseudonyms of the request's patients; of whom no check says anything, nothing is known.
         earlier: requests in the ledger before this one; the verdict mentions untested ones.
     """
-    found = residuals(battery.checks, battery.alpha)
-    decision = _apply_rules(battery, found, patients, exact, models)
+    findings = residuals(battery.checks, battery.alpha)
+    decision = _apply_rules(battery, findings, patients, exact, models)
     more: dict[str, object] = {"others": others_kept(costs)}
     if earlier and not any(check.concerns == "earlier requests" for check in battery.checks):
         reason = f"{count(earlier, 'earlier request')}: nobody looked whether their patients came back."
@@ -81,13 +81,13 @@ def others_kept(costs: Sequence[CostReading]) -> OthersKept:
 
 def _apply_rules(
     battery: Battery,
-    found: Sequence[ResidualTest],
+    findings: Sequence[ResidualTest],
     patients: Sequence[str],
     exact: ExactDeletion | None,
     models: tuple[str, str],
 ) -> CaseDecision:
     if exact is not None and exact.reproduced == models[1] != models[0]:
-        return _deletion_decision(exact, found)
+        return _deletion_decision(exact, findings)
     if battery.problems:
         return _decision("inconclusive", [f"The model is broken: {'; '.join(battery.problems)}."])
     if not any(check.comparison is not None for check in battery.checks):
@@ -101,15 +101,15 @@ def _apply_rules(
     if battery.baseline_fault is not None:
         reason = f"The patients that no model saw are no baseline: {battery.baseline_fault}."
         return _decision("no baseline", [reason])
-    single = [*_patient_decisions(battery, found, patients)]
-    if found:
-        checks = [*dict.fromkeys(test.check.name for test in found)]
+    single = [*_patient_decisions(battery, findings, patients)]
+    if findings:
+        checks = [*dict.fromkeys(test.check.name for test in findings)]
         shown = [check for check in battery.checks if check.name in checks]
-        return _decision("residual found", [_finding(check, found) for check in shown], shown, single)
+        return _decision("residual found", [_finding(check, findings) for check in shown], shown, single)
     return _without_residual(battery, single, exact)
 
 
-def _deletion_decision(exact: ExactDeletion, found: Sequence[ResidualTest]) -> CaseDecision:
+def _deletion_decision(exact: ExactDeletion, findings: Sequence[ResidualTest]) -> CaseDecision:
     reasons = ["The same training without the patient, run again, gives this model bit for bit."]
     if exact.road == "adapter dropped":
         reasons = [
@@ -120,7 +120,7 @@ def _deletion_decision(exact: ExactDeletion, found: Sequence[ResidualTest]) -> C
         reasons.append(
             "That the base under it never saw the patient is what the model's owner states; nobody recorded it."
         )
-    checks = {test.check.name: test.check for test in found}
+    checks = {test.check.name: test.check for test in findings}
     if checks:
         names = ", ".join(map(_check_title, checks.values()))
         reasons.append(f"Found all the same: {names}. Records of others may repeat what the patient's said.")
@@ -128,14 +128,14 @@ def _deletion_decision(exact: ExactDeletion, found: Sequence[ResidualTest]) -> C
 
 
 def _patient_decisions(
-    battery: Battery, found: Sequence[ResidualTest], patients: Sequence[str]
+    battery: Battery, findings: Sequence[ResidualTest], patients: Sequence[str]
 ) -> Iterator[PatientDecision]:
     """The verdict on each patient of the request, from this patient's own numbers."""
     checks = [check for check in battery.checks if check.concerns == "this request"]
     before = found_before(checks, battery.alpha)
-    seen = dict.fromkeys([*patients, *(test.patient for check in checks for test in check.patients)])
-    for patient in seen:
-        titles = [test.check.title for test in found if test.patient.patient == patient and test.check in checks]
+    people = dict.fromkeys([*patients, *(test.patient for check in checks for test in check.patients)])
+    for patient in people:
+        titles = [test.check.title for test in findings if test.patient.patient == patient and test.check in checks]
         if titles:
             reason = f"the model still answers as one that knows the patient: {', '.join(titles)}"
             yield PatientDecision(patient=patient, verdict="residual found", reason=reason)
@@ -301,8 +301,8 @@ def _check_title(check: BatteryCheck) -> str:
     return check.title if check.concerns == "this request" else f"{check.title} (earlier requests)"
 
 
-def _finding(check: BatteryCheck, found: Sequence[ResidualTest]) -> str:
-    number = len({test.patient.patient for test in found if test.check.name == check.name})
+def _finding(check: BatteryCheck, findings: Sequence[ResidualTest]) -> str:
+    number = len({test.patient.patient for test in findings if test.check.name == check.name})
     whose = "the patient" if len(check.patients) == 1 else f"{number} of {len(check.patients)} patients"
     if check.concerns == "earlier requests":
         whose = f"{count(number, 'patient')} of earlier requests, who came back"
