@@ -167,7 +167,7 @@ def _refuse_never_seen(target: Run, benchmark: Benchmark, split: str) -> None:
         return
     if any(Path(name).is_dir() for name in training.info.lineage):
         return  # what its base saw, nobody recorded here
-    without = training.info.config.get("without")
+    without = str(training.info.config.get("without"))
     if without not in benchmark.splits:
         return
     if forget_records(benchmark, split) <= forget_records(benchmark, without):
