@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
+from medunlearn.data.provenance import REHEARSAL
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing.task import Source, WritingTask
@@ -124,7 +125,7 @@ def audit_judge(
     again: bool = False,
     allow_missing: bool = False,
 ) -> AuditJudge:
-    """The judge behind an address.
+    """The judge behind an address; ``rehearsal`` draws its answers at random.
 
     Args:
         data_use, records: source of the prompts, for the guard.
@@ -135,9 +136,9 @@ def audit_judge(
         ConfigError: no model's name, or wrong settings of the server.
         RemoteRefusedError: the guard refuses.
     """
-    if model is None:
+    if model is None and url != REHEARSAL:
         raise ConfigError(["--llm.model is missing: the model to ask at --llm"])
-    settings = check(ServerSettings, {**(overrides or {}), "base_url": url, "model": model})
+    settings = check(ServerSettings, {**(overrides or {}), "base_url": url, "model": model or REHEARSAL})
     decision = decide(settings.base_url, data_use=data_use, records=records, permitted=permitted)
     return AuditJudge(settings, decision.enforce(), folder / RESPONSES, again, allow_missing)
 

@@ -1,10 +1,12 @@
 """Offline rehearsal server: answers every prompt of builds and judges in a form that passes their checks.
 
+Every command that takes a server's address takes ``--llm rehearsal``, and asks none. For other clients a server:
+
     python -m medunlearn.judging.rehearsal --port 8000
 
-Then run any command with ``--llm http://127.0.0.1:8000/v1 --llm.model rehearsal``. Texts come from the grammar of
-:mod:`medunlearn.synthetic`, questions refer to sentences by number, and labels and verdicts are random: no result
-means anything. The same prompt always gets the same answer.
+Texts come from the grammar of :mod:`medunlearn.synthetic`, questions refer to sentences by number, and labels and
+verdicts are random: no result means anything, and every answer carries the rehearsal's fingerprint
+(:mod:`medunlearn.data.provenance`). The same prompt always gets the same answer.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import combinations
 from typing import Any
 
+import httpx
 from numpy.random import Generator
 
+from medunlearn.data.provenance import FINGERPRINT
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.word_overlap import holds, sentences
@@ -207,6 +211,25 @@ _ANSWERS: Mapping[frozenset[str], Callable[[Parts, Schema, Generator], Answer]] 
 }
 
 
+class RehearsalTransport(httpx.AsyncBaseTransport):
+    """Answers a client's requests in its own process, without a connection."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(await request.aread())
+        content = json.dumps(completion(body, rehearse(body))).encode()
+        return httpx.Response(200, headers={"content-type": "application/json"}, stream=_Content(content))
+
+
+class _Content(httpx.AsyncByteStream):
+    """Content of a response in one part."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -234,6 +257,7 @@ def completion(body: Mapping[str, Any], text: str) -> dict[str, Any]:
     return {
         "id": "rehearsal",
         "model": body["model"],
+        "system_fingerprint": FINGERPRINT,
         "choices": [{"index": 0, "finish_reason": "stop", **content}],
         "usage": counts | {"total_tokens": sum(counts.values())},
     }

@@ -25,8 +25,13 @@ from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
 from medunlearn.llm.requests import LogProbs, Message, Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.usage import Usage, likely_tokens, texts_of, usage_of
+from medunlearn.registry import load
 
 LOCALHOST = ("127.0.0.1", "::1")
+NOWHERE = "http://127.0.0.1:1/v1"
+"""Stands for a server's address in a rehearsal, which opens no connection."""
+REHEARSAL_TRANSPORT = "medunlearn.judging.rehearsal:RehearsalTransport"
+"""Loaded only for a rehearsal: it draws on the invented texts of :mod:`medunlearn.synthetic`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class Connection:
             proxy=None if on_this_machine else settings.proxy,
             trust_env=False,
             follow_redirects=False,
+            transport=load(REHEARSAL_TRANSPORT)() if settings.rehearsed else None,
             timeout=httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
@@ -104,7 +110,7 @@ class Connection:
 
     async def send(self, body: Mapping[str, Any], sent: Callable[[], None] = lambda: None) -> Reply:
         """Make one attempt; raises AttemptError without an answer. ``sent`` is called once the request is sent."""
-        url = httpx.URL(self._settings.base_url)
+        url = httpx.URL(NOWHERE if self._settings.rehearsed else self._settings.base_url)
         end = "/chat/completions" if "messages" in body else "/completions"
         url = url.copy_with(path=url.path.rstrip("/") + end)
         try:

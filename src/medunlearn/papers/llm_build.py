@@ -22,6 +22,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
+from medunlearn.data.provenance import REHEARSAL, Provenance, any_drawn
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -65,7 +66,7 @@ def server_of(llm: Mapping[str, Any]) -> ServerSettings:
     Raises:
         ConfigError: no server, no model, or a wrong setting.
     """
-    flags = {"base_url": "--llm URL", "model": "--llm.model NAME"}
+    flags = {"base_url": "--llm URL"} | ({} if llm.get("base_url") == REHEARSAL else {"model": "--llm.model NAME"})
     missing = [flag for key, flag in flags.items() if not llm.get(key)]
     if missing:
         raise ConfigError([f"{flag} is missing: a language model writes this benchmark" for flag in missing])
@@ -188,7 +189,8 @@ def build_key(settings: Settings, files: Iterable[Path | None], *, besides: Iter
     """
     llm: Mapping[str, Any] = getattr(settings, "llm", {})
     contents = [sha256_of(path) for path in files if path is not None and path.is_file()]
-    model = [llm.get("model_name") or llm.get("model"), llm.get("extra")]
+    name = llm.get("model_name") or llm.get("model")
+    model = [REHEARSAL if llm.get("base_url") == REHEARSAL else name, llm.get("extra")]
     return sha256_of_json([settings.model_dump(mode="json", exclude={*ONLY_HOW, *besides}), contents, model])
 
 
