@@ -16,6 +16,7 @@ from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import Evaluated, joined, reference_of
+from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -71,12 +72,13 @@ class Attacked:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """The score table of this family: an item per document (membership) or a question (the others)."""
-        return self.family.own_scores(read_scores(self.record.folder))
+        return self.family.own_scores(with_drawn_names(read_scores(self.record.folder), self.run, self.record))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals, as the family's ``results.py`` summarizes its scores."""
-        return read_frame(self.record.folder / self.family.summary_file, ("value", "low", "high"))
+        summary = read_frame(self.record.folder / self.family.summary_file, ("value", "low", "high"))
+        return with_drawn_names(summary, self.run, self.record) if "measure" in summary else summary
 
     @cached_property
     def subjects(self) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
-from medunlearn.data.provenance import REHEARSAL
+from medunlearn.data.origins import REHEARSAL
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing.task import Source, WritingTask

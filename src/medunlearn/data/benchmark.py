@@ -21,7 +21,7 @@ from medunlearn.data.card import card
 from medunlearn.data.checks import content_problems
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.provenance import Provenance, read_provenance, why_undecided, written_by
+from medunlearn.data.origins import Provenance, read_provenance, why_undecided, written_by
 from medunlearn.data.records import FOLDS, KINDS, SIDES, Fold, Kind, Question, Record, Side
 from medunlearn.data.splits import Split, request
 from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits

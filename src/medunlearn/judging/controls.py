@@ -1,4 +1,4 @@
-"""Control cases of a panel: invented cases with known verdicts, which show whether a judge can tell right from wrong.
+"""Control cases of a panel: invented cases with known verdicts, which show whether a judge tells right from wrong.
 
 Every judging run asks each judge about them, with the run's own prompt. They are never in the run's tables of
 verdicts; their result stands beside them. A judge with one verdict for all cases is named too.
@@ -104,7 +104,7 @@ def remarks(panel: JudgePanel) -> list[str]:
         right, asked = counts.get(judge, (0, 0))
         if asked and 2 * right <= asked:
             lines.append(
-                f"{judge} gave the expected verdict on {right} of {asked} control cases: it does not tell right from "
-                "wrong, so do not read its verdicts."
+                f"{judge} gave the expected verdict on {right} of {asked} control cases: it does not tell right "
+                "from wrong, so do not read its verdicts."
             )
     return lines

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import check, read_yaml
-from medunlearn.data.provenance import REHEARSAL
+from medunlearn.data.origins import REHEARSAL
 from medunlearn.errors import ConfigError
 from medunlearn.llm.server_settings import ServerSettings
 

@@ -14,9 +14,9 @@ import pandas as pd
 from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, use_of_file
+from medunlearn.data.origins import Provenance, any_drawn, is_rehearsal_model
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, sha256_of_json, write_frames, write_text
-from medunlearn.data.provenance import Provenance, any_drawn, is_rehearsal_model
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.judging.cases import (
     case_table,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.data.provenance import Provenance, any_drawn
+from medunlearn.data.origins import Provenance, any_drawn
 from medunlearn.judging.judges import PANEL
 from medunlearn.judging.rater_agreement import AGREEMENT_COLUMNS, agreement_row, pair_rows
 from medunlearn.judging.tasks import JudgingCase, JudgingTask

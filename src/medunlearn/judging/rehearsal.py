@@ -6,7 +6,7 @@ Every command that takes a server's address takes ``--llm rehearsal``, and asks 
 
 Texts come from the grammar of :mod:`medunlearn.synthetic`, questions refer to sentences by number, and labels and
 verdicts are random: no result means anything, and every answer carries the rehearsal's fingerprint
-(:mod:`medunlearn.data.provenance`). The same prompt always gets the same answer.
+(:mod:`medunlearn.data.origins`). The same prompt always gets the same answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 from numpy.random import Generator
 
-from medunlearn.data.provenance import FINGERPRINT
+from medunlearn.data.origins import FINGERPRINT
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.word_overlap import holds, sentences

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.provenance import NOT_RECORDED, marked
+from medunlearn.data.origins import DRAWN, NOT_RECORDED, marked
 from medunlearn.judging.controls import control_counts, remarks
 from medunlearn.judging.judges import PANEL
 from medunlearn.judging.panel_tables import ALL, NONE, JudgePanel, agreements, criteria, distribution, ratings
@@ -50,7 +50,9 @@ def panel_sections(panel: JudgePanel) -> list[Section]:
     cases. Drawn verdicts are marked.
     """
     sections = _panel_sections(panel)
-    return [replace(part, blocks=mark_blocks(part.blocks, whole=True)) for part in sections] if panel.drawn else sections
+    if not panel.drawn:
+        return sections
+    return [replace(part, blocks=mark_blocks(part.blocks, whole=True)) for part in sections]
 
 
 def _panel_sections(panel: JudgePanel) -> list[Section]:
@@ -129,7 +131,8 @@ def panel_words(panel: JudgePanel) -> str:
 
 def people_words(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
     """:func:`people_sections` as Markdown."""
-    return to_markdown(Report(marked(panel.task.title) if panel.drawn else panel.task.title, tuple(people_sections(panel, confusion, measured))))
+    title, sections = panel.task.title, tuple(people_sections(panel, confusion, measured))
+    return to_markdown(Report(title, sections, drawn=DRAWN if panel.drawn else ""))
 
 
 def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]], aside: str = "") -> Section:

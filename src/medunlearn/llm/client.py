@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from medunlearn.data.provenance import REHEARSAL, Provenance
+from medunlearn.data.origins import REHEARSAL, Provenance
 from medunlearn.errors import InputError
 from medunlearn.llm.exchange import Dispatcher
 from medunlearn.llm.guard import Decision, server_name

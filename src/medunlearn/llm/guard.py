@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from medunlearn.data.data_use import DataUse
-from medunlearn.data.provenance import REHEARSAL
+from medunlearn.data.origins import REHEARSAL
 from medunlearn.data.records import Record
 from medunlearn.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from medunlearn.config import Settings
-from medunlearn.data.provenance import REHEARSAL, is_rehearsal_model
+from medunlearn.data.origins import REHEARSAL, is_rehearsal_model
 from medunlearn.errors import ConfigError
 from medunlearn.llm.guard import read_address
 
@@ -26,7 +26,7 @@ class ServerSettings(Settings):
     """
 
     base_url: str = Field(
-        description="address of the server, with /v1: http://127.0.0.1:8000/v1; rehearsal: answers are drawn at random"
+        description="address of the server, with /v1: http://127.0.0.1:8000/v1; rehearsal: answers are drawn"
     )
     model: str = Field(min_length=1, description="name of the model on this server")
     model_name: str | None = Field(

@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.provenance import FINGERPRINT, is_rehearsal_model
+from medunlearn.data.origins import FINGERPRINT, is_rehearsal_model
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import InputError, StorageError
 from medunlearn.llm.requests import LogProbs, Outcome

@@ -22,7 +22,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
-from medunlearn.data.provenance import REHEARSAL, Provenance, any_drawn
+from medunlearn.data.origins import REHEARSAL, Provenance, read_provenance, why_undecided
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -135,6 +135,7 @@ class Writer:
                 finally:
                     facts |= {
                         "prompts": session.prompts,
+                        "provenance": [entry.to_json() for entry in session.provenance],
                         "llm": client.facts(),
                         **({"verifiers": session.verifiers} if session.verifiers else {}),
                         "requests sent now": client.spent.requests - before.requests,
@@ -153,14 +154,17 @@ class WritingSession:
         self.rejects: list[Reject] = []
         self.unfinished: list[Reject] = []
         self.prompts: list[str] = []
+        self.provenance: list[Provenance] = []
 
     def write(self, task: WritingTask, sources: Sequence[Source]) -> Mapping[str, Any]:
         """Accepted answers by the id of their source."""
-        return self.add(task, write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet))
+        output = write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet)
+        return self.add(task, output, [self._client])
 
-    def add(self, task: WritingTask, output: WritingOutput) -> Mapping[str, Any]:
-        """Record a task's rejects and return its results."""
+    def add(self, task: WritingTask, output: WritingOutput, clients: Iterable[Client]) -> Mapping[str, Any]:
+        """Record a task's rejects and the origin of its answers, and return its results."""
         self.prompts.append(task.version)
+        self.provenance += [client.provenance(task.title, task.version, task.prompt_sha256) for client in clients]
         self.rejects += output.rejects
         self.unfinished += output.to_ask_again
         return output.results
@@ -250,6 +254,9 @@ def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) 
 
 def summary_lines(out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> Iterator[str]:
     """Summary of a build: requests, tokens, cost, rejects and their reasons."""
+    if reason := why_undecided(read_provenance(facts.get("provenance"))):
+        yield f"{reason[0].upper()}{reason[1:]}: no number on this benchmark decides anything"
+    yield from facts.get("remarks", ())
     if "llm" in facts:
         llm = facts["llm"]
         money = "" if llm["money"] is None else f", {in_money(llm['money'])} of money"

@@ -1,7 +1,7 @@
 """Provenance of a page's numbers, and the mark of numbers that were drawn at random, for every output format.
 
 :func:`watermarked` marks blocks; each renderer calls it, so that no format shows a drawn number without its mark.
-A table or figure is recognized by the mark in its titles (:func:`medunlearn.data.provenance.marked`).
+A table or figure is recognized by the mark in its titles (:func:`medunlearn.data.origins.marked`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medunlearn.data.provenance import (
+from medunlearn.data.origins import (
     DRAWN,
     NOT_RECORDED,
     Provenance,
@@ -37,6 +37,8 @@ from medunlearn.reports.blocks import (
     Text,
     section,
 )
+from medunlearn.reports.claims import NOT_MEASURABLE, Finding
+from medunlearn.reports.view import ResultView
 
 ABOVE = f"Numbers marked so were {DRAWN}: they mean nothing and decide nothing."
 NAME = "provenance"
@@ -68,16 +70,13 @@ def decisive(measures: Iterable[str]) -> list[str]:
     return [measure for measure in measures if not is_drawn(measure)]
 
 
-def provenance_section(entries: Sequence[Provenance], extractor: str = "", *, rated: bool = False) -> Section | None:
+def provenance_section(entries: Sequence[Provenance], extractor: str = "") -> Section | None:
     """Who wrote labels and questions, who judged, and which extractor found keywords; None if nobody did.
 
     Args:
         extractor: of the leakage score's keywords; empty if it was not measured.
-        rated: the page has ratings, so that judges must have an entry.
     """
     rows = [_row(entry) for entry in entries]
-    if rated and not any(entry.controls or "ratings" in entry.what for entry in entries):
-        rows.append(_row(Provenance("ratings", drawn=None)))
     if extractor:
         rows.append(_row(Provenance("keywords of the leakage score", extractor, "none", drawn=False)))
     if not rows:
@@ -114,6 +113,35 @@ def provenance_lines(entries: Sequence[Provenance]) -> tuple[str, ...]:
         return ()
     reason = why_undecided(entries)
     return (f"{reason[0].upper()}{reason[1:]}: such numbers mean nothing, and no verdict is read from them.",)
+
+
+def with_provenance(view: ResultView, entries: Sequence[Provenance], extractor: str = "") -> ResultView:
+    """A view with who wrote and judged as its last table, and what was drawn as its first warning."""
+    part = provenance_section(entries, extractor)
+    if part is None:
+        return view
+    tables = [(part.title, block) for block in part.blocks if isinstance(block, Table)]
+    return replace(
+        view,
+        data={**view.data, NAME: provenance_data(entries)},
+        tables=[*view.tables, *tables],
+        warnings=[*provenance_lines(entries), *view.warnings],
+    )
+
+
+def without_drawn(findings: Iterable[Finding], reason: str) -> tuple[Finding, ...]:
+    """The findings with every case undecided, if there is a reason why the page's numbers decide nothing."""
+    if not reason:
+        return tuple(findings)
+    return tuple(
+        replace(
+            finding,
+            cases=tuple(
+                replace(case, verdict=NOT_MEASURABLE, says=f"not read: {reason}") for case in finding.cases
+            ),
+        )
+        for finding in findings
+    )
 
 
 def watermarked(report: Report) -> Report:
@@ -211,6 +239,5 @@ def mark_figure(figure: Figure) -> Figure:
         "textangle": -18, "opacity": 0.45, "font": {"size": 15, "color": "--warn"},
     }  # fmt: skip
     spec = {**figure.spec, "layout": {**layout, "annotations": [*layout.get("annotations", ()), mark]}}
-    return replace(figure, spec=spec, title=marked(figure.title) if figure.title else "", label=marked(figure.label))
-
-
+    title = marked(figure.title) if figure.title else ""
+    return replace(figure, spec=spec, title=title, label=marked(figure.label))

@@ -22,6 +22,7 @@ from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import summarize_control
+from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import FILE, Run
 from medunlearn.results.scores import read_scores
@@ -106,7 +107,7 @@ class Evaluated:
     @cached_property
     def table(self) -> pd.DataFrame:
         """The score table (:mod:`medunlearn.results.scores`), with side, fold, kind, level, node and identifier."""
-        return read_scores(self.record.folder, _ABOUT)
+        return with_drawn_names(read_scores(self.record.folder, _ABOUT), self.run, self.record)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -116,7 +117,8 @@ class Evaluated:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals (:func:`summarize_evaluation`)."""
-        return read_frame(self.record.folder / SUMMARY, (*EVALUATION, "measure", *NUMBERS))
+        summary = read_frame(self.record.folder / SUMMARY, (*EVALUATION, "measure", *NUMBERS))
+        return with_drawn_names(summary, self.run, self.record)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -134,7 +136,9 @@ class Evaluated:
     def private_summary(self) -> pd.DataFrame:
         """Summary over private questions only (:mod:`medunlearn.data.recurring_answers`); empty without marks."""
         path = self.record.folder / PRIVATE
-        return read_frame(path, (*EVALUATION, "measure", *NUMBERS)) if path.exists() else pd.DataFrame()
+        if not path.exists():
+            return pd.DataFrame()
+        return with_drawn_names(read_frame(path, (*EVALUATION, "measure", *NUMBERS)), self.run, self.record)
 
     @cached_property
     def image_scores(self) -> pd.DataFrame:

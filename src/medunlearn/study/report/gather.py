@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.attacks.attacked import FOLDER as ATTACKS
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
+from medunlearn.data.origins import Provenance, read_provenance
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
@@ -29,6 +31,7 @@ from medunlearn.reports.content import (
     ModelResult,
     ReportContent,
 )
+from medunlearn.reports.provenance import provenance_lines
 from medunlearn.reports.rank_tables import nothing_to_forget
 from medunlearn.results.composites import COMPOSITES, DEGRADATION_SCORE
 from medunlearn.results.evaluated import (
@@ -40,6 +43,7 @@ from medunlearn.results.evaluated import (
     one_vocabulary,
     reference_of,
 )
+from medunlearn.results.rated import JUDGED
 from medunlearn.results.record import FILE
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.epochs.epoch_selection import TABLE
@@ -83,10 +87,19 @@ def gather(
     reference = reference_of(models, replicates, seed)
     broken = {model.run.label: model.record.info.problems for model in models if model.record.info.problems}
     warnings = banner(broken | _broken_epochs(models))
+    written = read_provenance(results["benchmark"].get("provenance")) if benchmark is None else benchmark.provenance
+    tables = _judgement_tables(models, judged)
+    origins = distinct_entries(
+        [*written, *(entry for panel in tables for entry in panel.provenance), *rated_by(models)]
+    )
     ranks = gather_ranks(models)
     content = ReportContent(
         title=title,
-        benchmark={**results["benchmark"], "data_use": tightest([model.data_use for model in models]) or UNKNOWN},
+        benchmark={
+            **results["benchmark"],
+            "data_use": tightest([model.data_use for model in models]) or UNKNOWN,
+            "provenance": [entry.to_json() for entry in written],
+        },
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
         models=tuple(_model(model, may_show) for model in models),
@@ -94,6 +107,7 @@ def gather(
         examples=tuple(_examples(benchmark, models)) if may_show and benchmark is not None else (),
         metrics=metric_meanings(models),
         caveats=(
+            *provenance_lines(origins),
             *warnings,
             *caveats_of(results["benchmark"], models),
             *(reference.caveats if reference else ()),
@@ -106,7 +120,9 @@ def gather(
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
-        judged=_judgement_tables(models, judged),
+        judged=tables,
+        provenance=origins,
+        extractor=extractor_words({model.extractor for model in models} - {""}),
     )
     parts = attack_parts(content, models, replicates, seed)
     areas = next((part.areas for part in parts if part.areas is not None), Membership())
@@ -150,14 +166,36 @@ def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
 
 def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
     """A panel's tables for a report."""
-    return JudgementTables(f"{whose}{panel_title(panel.panel)}", panel_about(panel.panel), tuple(panel.sections()))
+    title, about = f"{whose}{panel_title(panel.panel)}", panel_about(panel.panel)
+    return JudgementTables(title, about, tuple(panel.sections()), panel.provenance)
+
+
+def rated_by(models: Iterable[Evaluated]) -> tuple[Provenance, ...]:
+    """Who rated the responses of evaluations and of attacks on the same split."""
+    folders = [
+        path_inside(model.run.folder, str(where), record.folder / FILE)
+        for model in models
+        for record in (model.record, *model.run.complete_below(ATTACKS))
+        if (where := record.info.results.get(JUDGED))
+    ]
+    runs = [JudgingRun.open(folder) for folder in dict.fromkeys(folders) if (folder / FILE).exists()]
+    return distinct_entries(entry for run in runs for entry in run.provenance)
+
+
+def distinct_entries(entries: Iterable[Provenance]) -> tuple[Provenance, ...]:
+    """Entries without repetitions; of the same judge and prompt the last day counts."""
+    latest: dict[Provenance, Provenance] = {}
+    for entry in entries:
+        key = replace(entry, date="")
+        latest[key] = max(entry, latest.get(key, entry), key=lambda one: one.date)
+    return tuple(latest.values())
 
 
 def _judgement_tables(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
     """The benchmark's panels, then those on each model's responses."""
     runs = [("", panel) for panel in panels]
     for model in models:
-        if where := model.record.info.results.get("judged"):
+        if where := model.record.info.results.get(JUDGED):
             folder = path_inside(model.run.folder, str(where), model.record.folder / FILE)
             runs.append((f"{model.run.label}. ", JudgingRun.open(folder)))
     return tuple(panel_part(run, whose) for whose, run in runs)

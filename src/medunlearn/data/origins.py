@@ -49,6 +49,13 @@ class Provenance:
     drawn: bool | None = None
     controls: tuple[int, int] | None = None
 
+    def __str__(self) -> str:
+        """``questions by qwen3 on this machine (prompt q@1, 2026-11-28, real)``."""
+        drawn = {True: DRAWN, False: "real", None: NOT_RECORDED}[self.drawn]
+        details = (f"prompt {self.prompt}" if self.prompt else "", self.date, drawn)
+        by = f"{self.model or NOT_RECORDED} {self.server if self.server.startswith('on ') else ''}".strip()
+        return f"{self.what} by {by} ({', '.join(filter(None, details))})"
+
     def to_json(self) -> dict[str, Any]:
         """The record, without what is not recorded."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
