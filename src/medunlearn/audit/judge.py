@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
-from medunlearn.data.origins import REHEARSAL
+from medunlearn.data.origins import REHEARSAL, any_drawn, is_rehearsal_model, marked, read_provenance
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing.task import Source, WritingTask
@@ -111,6 +111,17 @@ class AuditJudge:
                 "Received answers are stored. Run the same command again to request the rest, or finish without "
                 "them: --allow-missing."
             )
+
+
+def named_judge(name: str, records: object) -> str:
+    """Name of a judge for tables, marked if its answers were drawn at random.
+
+    Args:
+        records: its provenance as written; None in files of older versions.
+    """
+    entries = read_provenance(records)
+    is_drawn = any_drawn(entries) or (not entries and is_rehearsal_model(name))
+    return marked(name) if is_drawn else name
 
 
 def audit_judge(

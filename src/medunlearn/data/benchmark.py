@@ -204,6 +204,18 @@ class Benchmark:
         """Reason why no number on this benchmark decides anything, if parts were drawn at random; else empty."""
         return why_undecided(self.provenance)
 
+    def refuse_drawn(self, use: str) -> None:
+        """Refuse a use that decides something, on a benchmark with drawn parts.
+
+        Raises:
+            InputError: labels, texts or questions were drawn at random.
+        """
+        if self.undecided:
+            raise InputError(
+                f"{use} cannot rest on the benchmark {self.name!r}: {self.undecided}. Build it with a model "
+                "(--llm URL --llm.model NAME), or from templates."
+            )
+
     def save(self, folder: Path | str) -> Path:
         """Write the folder: all files are complete before the first is renamed into place, the manifest last.
 

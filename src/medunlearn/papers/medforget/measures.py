@@ -50,7 +50,9 @@ IDENTITIES = tuple(
 MEASURES = (GEN_SCORE, ROUGE, FACTUALITY, CLASSIFICATION, CLOZE, *IDENTITIES)
 """Ours, after the paper's words."""
 DRAWN_GEN_SCORE, DRAWN_FACTUALITY = (
-    replace(measure, name=drawn_name(measure.name), title=marked(measure.title), measure=drawn_name(measure.measure))
+    replace(
+        measure, name=drawn_name(measure.name), title=marked(measure.title), measure=drawn_name(measure.measure)
+    )
     for measure in (GEN_SCORE, FACTUALITY)
 )
 SHOWN = (*MEASURES, DRAWN_GEN_SCORE, DRAWN_FACTUALITY)

@@ -123,7 +123,9 @@ def modality_table(results: LevelResults) -> Table | None:
     """The same facts asked with the image and with the study's name only; None if they were not asked."""
     if "text" not in set(results.numbers["group"]):
         return None
-    return _levels_table(results, results.shown_tasks, _models(results), ("forget", "text", "retain", "retain text"))
+    return _levels_table(
+        results, results.shown_tasks, _models(results), ("forget", "text", "retain", "retain text")
+    )
 
 
 def brought_back_table(results: LevelResults) -> Table | None:

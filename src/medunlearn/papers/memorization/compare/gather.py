@@ -19,6 +19,7 @@ from medunlearn.audit.kinds.sorting import judge_of
 from medunlearn.audit.worst_cases import pseudonyms
 from medunlearn.config.audit import AuditRelations
 from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
+from medunlearn.data.origins import is_marked
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import ConfigError, InputError, unknown_name
@@ -237,7 +238,9 @@ def _examples(audit: AuditTables) -> Iterator[Row]:
     spans = number_spans(audit).merge(audit.probes[["probe_id", "corpus", "prefix_tokens"]], on="probe_id")
     spans["kind"] = None
     if audit.kinds is not None and len(audit.kinds):
-        best = audit.kinds.drop_duplicates([*KEY, "span"], keep="last")[[*KEY, "span", "kind"]]
+        drawn = is_marked(judge_of(audit.folder) or "")
+        sorted_spans = audit.kinds[audit.kinds["by"] != "judge"] if drawn else audit.kinds
+        best = sorted_spans.drop_duplicates([*KEY, "span"], keep="last")[[*KEY, "span", "kind"]]
         spans = spans.drop(columns="kind").merge(best, on=[*KEY, "span"], how="left")
     rows: list[dict[Any, Any]] = spans.to_dict("records")
     counts: Counter[str] = Counter()
