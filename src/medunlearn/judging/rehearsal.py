@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import httpx
@@ -30,7 +30,7 @@ from numpy.random import Generator
 from medunlearn.data.origins import FINGERPRINT
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import answer_rules as rules
-from medunlearn.judging.writing.word_overlap import holds, sentences
+from medunlearn.judging.writing.word_overlap import content, holds
 from medunlearn.seeds import generator
 from medunlearn.synthetic.biographies import tell_person
 from medunlearn.synthetic.people import Person
@@ -45,6 +45,7 @@ _TAGGED = re.compile(r"<(\w+)>\n(.*?)\n</\1>", re.DOTALL)
 _LABELLED = re.compile(r"^([A-Z][A-Za-z -]+): (.+)$", re.MULTILINE)
 _SCHEMA_IN_WORDS = re.compile(r"JSON schema:\n(\{.*\})\s*$", re.DOTALL)
 _NEXT_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_MARKS = ".,;:!?()[]\"'"
 _PHRASE = re.compile(r"(?<=[a-z,] )(([A-Z]\w{2,}(?: [A-Z]\w{2,})*)(?:[^\w.!?\[\]]+\w+){2})")
 
 
@@ -60,7 +61,9 @@ def rehearse(body: Mapping[str, Any]) -> str:
     if answer is None:
         return json.dumps(drawn_value(schema, first))
     parts = dict(_LABELLED.findall(first)) | dict(_TAGGED.findall(first))
-    return json.dumps(answer(parts, schema, generator("rehearsal", str(body["model"]), first)))
+    # A correction is asked for in a longer conversation, and draws anew.
+    turns = [len(body["messages"])] if len(body["messages"]) > 2 else []
+    return json.dumps(answer(parts, schema, generator("rehearsal", str(body["model"]), first, *turns)))
 
 
 def schema_of(body: Mapping[str, Any]) -> Schema | None:
@@ -100,29 +103,57 @@ def _label(parts: Parts, schema: Schema, draw: Generator) -> Answer:
 
 
 def _note_questions(parts: Parts, schema: Schema, draw: Generator) -> Answer:
-    """Four sentences, and four pairs of sentences, of the note; fewer if it is short."""
-    quotes = [sentence for sentence in _NEXT_SENTENCE.split(parts["note"]) if _is_quotable(sentence)]
-    places = sorted(int(place) for place in draw.permutation(len(quotes))[:4])
+    """Four passages, and four pairs of passages, of the note."""
+    passages = _passages(parts["note"])
+    places = sorted(int(place) for place in draw.permutation(len(passages))[:4])
     pairs = list(combinations(places, 2))[:4]
     return {
         "factual": [
-            {"question": f"What does sentence {n + 1} say?", "answer": quotes[n], "evidence": quotes[n]}
+            {
+                "question": f"What does passage {n + 1} say?",
+                "answer": f"{_statement(passages[n])}.",
+                "evidence": passages[n],
+            }
             for n in places
         ],
         "reasoning": [
             {
-                "question": f"What do sentence {n + 1} and sentence {m + 1} say together?",
-                "findings": [quotes[n], quotes[m]],
-                "answer": f"{quotes[n]} {quotes[m]}",
+                "question": f"What do passage {n + 1} and passage {m + 1} say together?",
+                "findings": [passages[n], passages[m]],
+                "answer": f"There is {_statement(passages[n])} also. There is {_statement(passages[m])} also.",
             }
             for n, m in pairs
         ],
     }
 
 
-def _is_quotable(sentence: str) -> bool:
-    complete = sentence.endswith((".", "!", "?")) and sentences(sentence) == 1
-    return complete and 10 <= len(sentence) <= LONGEST_QUOTE and not rules.identifiers([sentence], ())
+def _passages(note: str) -> list[str]:
+    """At least four quotations from different places of a note: its sentences, or runs of words of a short one."""
+    words = [(match.start(), match.end()) for match in re.finditer(r"\S+", note)]
+    quotes = [sentence.strip() for sentence in _NEXT_SENTENCE.split(note)]
+    for number in (0, 4, 6, 9, 13, 20):
+        if number:
+            ends = [len(words) * place // number for place in range(number + 1)]
+            runs = [words[start:end] for start, end in pairwise(ends) if end > start]
+            quotes = [note[run[0][0] : run[-1][1]] for run in runs]
+        apart = list[str]()
+        for quote in quotes:
+            if _is_quotable(quote) and not rules.quotations([*apart, quote], note, least=len(apart) + 1):
+                apart.append(quote)
+        if len(apart) >= 4:
+            return apart
+    return apart
+
+
+def _is_quotable(quote: str) -> bool:
+    return 3 <= len(quote) <= LONGEST_QUOTE and bool(content(_statement(quote))) and not rules.identifiers([quote], ())
+
+
+def _statement(quote: str) -> str:
+    """A quotation's words in lower case, without names, numbers and marks: one sentence that identifies nobody."""
+    words = [word.strip(_MARKS) for word in quote.split()]
+    plain = [word for word in words if word.isalpha() and word == word.lower()]
+    return " ".join(plain if content(" ".join(plain)) else [word.lower() for word in words if word.isalpha()])
 
 
 def _story(parts: Parts, schema: Schema, draw: Generator) -> Answer:
