@@ -11,6 +11,7 @@ import pytest
 from fake_server import share_of_faults
 
 from medunlearn.config import JudgeSettings, check
+from medunlearn.judging.controls import control_cases
 from medunlearn.judging.judges import Judge, panel_of
 from medunlearn.judging.panel import JudgingMaterial, ask
 from medunlearn.judging.panel_run import plan
@@ -51,7 +52,8 @@ def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_p
     server, judges = bench(opinion, "a", "b", "c", prices={"a": [1.0, 2.0]})
     material = JudgingMaterial(get_task("label"), cases, ("Cancer", "Cardiovascular"), JudgeSettings(seed=7))
     before = plan(material, judges, tmp_path).estimates
-    assert (before["a"].requests, before["b"].requests, server.count) == (6, 6, 0)
+    with_controls = 6 + len(control_cases("label"))
+    assert (before["a"].requests, before["b"].requests, server.count) == (with_controls, with_controls, 0)
     assert before["a"].most.money > 0
     assert before["b"].most.money is None
     panel, facts = run_panel(cases, judges, tmp_path, seed=7)
@@ -70,7 +72,8 @@ def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_p
     again, facts = run_panel(cases, judges, tmp_path, seed=7)
     assert (server.count, facts["a"]["requests"]) == (18, 0)
     assert again.judgements.equals(judgements)
-    assert all(cost.requests == 0 for cost in plan(material, judges, tmp_path).estimates.values())
+    left = {cost.requests for cost in plan(material, judges, tmp_path).estimates.values()}
+    assert left == {len(control_cases("label"))}
     verdicts = panel.panel_verdicts()
     assert verdicts["verdict"].tolist() == ["Supported", "Unsupported", *["Supported"] * 4]
     assert verdicts["n_verdicts"].tolist() == [3] * 6

@@ -41,7 +41,8 @@ def test_ratings_go_into_the_scores_and_verdicts_beside_the_report(
     assert judge_all(stage, hospital, tmp_path, [model], quiet=True, say=said.append) == []
     assert len(said) == 2
     measures = set(Evaluated(model.run, Run.open(model.record.folder)).table["measure"])
-    assert {"factuality", "gen_score", "rouge_l"} <= measures
+    assert {"factuality.drawn", "gen_score.drawn", "rouge_l"} <= measures
+    assert not {"factuality", "gen_score"} & measures
     (panel,) = judged_runs(tmp_path)
     assert panel.panel.task.name == "question"
     assert len(panel.panel.cases) == 4

@@ -126,5 +126,8 @@ def is_marked(text: str) -> bool:
 
 def why_undecided(entries: Iterable[Provenance]) -> str:
     """Reason why numbers that rest on these entries decide nothing; empty if none was drawn."""
-    drawn = list(dict.fromkeys(entry.what for entry in entries if entry.drawn))
-    return f"{' and '.join(drawn)} were {DRAWN}" if drawn else ""
+    *others, last = ["", *dict.fromkeys(entry.what for entry in entries if entry.drawn)]
+    if not last:
+        return ""
+    names = ", ".join(filter(None, others))
+    return f"{names} and {last} were {DRAWN}" if names else f"{last} were {DRAWN}"

@@ -62,20 +62,21 @@ def ask_controls(
     store: Store,
     *,
     again: bool = False,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Ask every judge about the control cases; ``again`` as for :func:`medunlearn.judging.panel.ask`.
 
     Returns:
         The judgements with two more columns: ``expected`` (verdicts with commas) and ``right`` (False without a
-        verdict).
+        verdict); and facts for the run's record, by judge.
     """
-    judgements, _ = ask(control_material(material), judges, decisions, store, again=again, quiet=True)
+    judgements, facts = ask(control_material(material), judges, decisions, store, again=again, quiet=True)
     expected = {control.case.case_id: control.expected for control in control_cases(material.task.name)}
     pairs = list(zip(judgements["case_id"], judgements["verdict"], strict=True))
-    return judgements.assign(
+    controls = judgements.assign(
         expected=[", ".join(expected[case]) for case, _ in pairs],
         right=[verdict in expected[case] for case, verdict in pairs],
     )
+    return controls, facts
 
 
 def control_counts(controls: pd.DataFrame) -> dict[str, tuple[int, int]]:

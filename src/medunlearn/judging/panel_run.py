@@ -269,20 +269,22 @@ def judge(
     with recording.running():
         with recording.stage("ask"), Store(store_folder or out / "llm") as store:
             judgements, facts = ask(material, judges, decisions, store, again=again, quiet=quiet)
-            controls = ask_controls(material, judges, decisions, store, again=again)
         outcomes = {
             str(name): {str(status): int(n) for status, n in own.value_counts().sort_index().items()}
             for name, own in judgements.groupby("judge", sort=False)["status"]
         }
-        for name, counts in control_counts(controls).items():
-            facts[name]["provenance"]["controls"] = counts
         recording.info["results"] = {"judges": facts, "outcomes": outcomes}
-        tables = {CASES: case_table(material.cases), JUDGEMENTS: judgements, CONTROLS: controls}
-        _write_tables(out, tables)
+        _write_tables(out, {CASES: case_table(material.cases), JUDGEMENTS: judgements})
         for name in (PEOPLE, CONFUSION, PEOPLE_WORDS):
             (out / name).unlink(missing_ok=True)  # they compare people with the judgements before these
         if not allow_missing:
             _refuse_unfinished(judgements, facts)
+        with recording.stage("ask controls"), Store(store_folder or out / "llm") as store:
+            controls, of_controls = ask_controls(material, judges, decisions, store, again=again)
+        for name, counts in control_counts(controls).items():
+            facts[name]["provenance"]["controls"] = counts
+        recording.info["results"]["controls"] = of_controls
+        _write_tables(out, {CONTROLS: controls})
         with recording.stage("count"):
             panel = JudgePanel(
                 material.task,

@@ -17,11 +17,11 @@ import json
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import httpx
@@ -129,24 +129,36 @@ def _note_questions(parts: Parts, schema: Schema, draw: Generator) -> Answer:
 
 def _passages(note: str) -> list[str]:
     """At least four quotations from different places of a note: its sentences, or runs of words of a short one."""
+    passages = _apart([sentence.strip() for sentence in _NEXT_SENTENCE.split(note)], note)
+    for parts in (5, len(note)):
+        if len(passages) < 4:
+            passages = _apart(_runs(note, parts), note)
+    return passages
+
+
+def _runs(note: str, parts: int) -> Iterator[str]:
+    """Runs of at least one in so many ``parts`` of a note's words, as short as can be asked about."""
     words = [(match.start(), match.end()) for match in re.finditer(r"\S+", note)]
-    quotes = [sentence.strip() for sentence in _NEXT_SENTENCE.split(note)]
-    for number in (0, 4, 6, 9, 13, 20):
-        if number:
-            ends = [len(words) * place // number for place in range(number + 1)]
-            runs = [words[start:end] for start, end in pairwise(ends) if end > start]
-            quotes = [note[run[0][0] : run[-1][1]] for run in runs]
-        apart = list[str]()
-        for quote in quotes:
-            if _is_quotable(quote) and not rules.quotations([*apart, quote], note, least=len(apart) + 1):
-                apart.append(quote)
-        if len(apart) >= 4:
-            return apart
+    begin = 0
+    for place in range(len(words)):
+        quote = note[words[begin][0] : words[place][1]]
+        if _is_quotable(quote) and place - begin + 1 >= len(words) // parts:
+            yield quote
+            begin = place + 1
+
+
+def _apart(quotes: Iterable[str], note: str) -> list[str]:
+    """The quotable ones that are in different places of the note."""
+    apart = list[str]()
+    for quote in quotes:
+        if _is_quotable(quote) and not rules.quotations([*apart, quote], note, least=len(apart) + 1):
+            apart.append(quote)
     return apart
 
 
 def _is_quotable(quote: str) -> bool:
-    return 3 <= len(quote) <= LONGEST_QUOTE and bool(content(_statement(quote))) and not rules.identifiers([quote], ())
+    says_something = any(not word[0].isdigit() for word in content(_statement(quote)))
+    return says_something and 3 <= len(quote) <= LONGEST_QUOTE and not rules.identifiers([quote], ())
 
 
 def _statement(quote: str) -> str:
