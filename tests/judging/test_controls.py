@@ -91,9 +91,7 @@ def test_a_rehearsed_panel_is_marked(table: Path, tmp_path: Path) -> None:
     assert judged.drawn
     lines = judged.words.splitlines()
     assert "drawn at random for rehearsal" in lines[0]
-    heads = [
-        line for line, below in zip(lines, lines[1:], strict=False) if set(below) <= set("|- ") and "|" in below
-    ]
+    heads = [line for line, below in pairwise(lines) if set(below) <= set("|- ") and "|" in below]
     assert heads
     assert all("drawn at random for rehearsal" in head for head in heads)
 

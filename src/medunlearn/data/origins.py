@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 DRAWN = "drawn at random for rehearsal"
@@ -20,7 +20,9 @@ REHEARSAL = "rehearsal"
 """Stands for a server's address, and is the model's name: answers are drawn."""
 FINGERPRINT = "medunlearn-rehearsal"
 """What a rehearsal's answers give as the server's fingerprint, so that stored ones are recognized."""
+_TEXTS = ("what", "model", "server", "prompt", "prompt_sha256", "date")
 _SUFFIX = ".drawn"
+_DRAWN_NAME = re.compile(r"\w\.drawn\b")
 _OLD_MODEL = re.compile(rf"{REHEARSAL}([-_ ]?\d+)?")
 _WRITTEN = re.compile(r"llm:(?:(?P<model>.*):)?(?P<prompt>\w+@\w+)(?::.*)?")
 
@@ -63,7 +65,7 @@ class Provenance:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Provenance:
         """A record as written by :meth:`to_json`; values of another type count as not recorded."""
-        texts = {f.name: str(record[f.name]) for f in fields(cls) if isinstance(record.get(f.name), str)}
+        texts = {name: value for name in _TEXTS if isinstance(value := record.get(name), str)}
         drawn, controls = record.get("drawn"), record.get("controls")
         pair = isinstance(controls, Sequence) and len(controls) == 2 and all(type(n) is int for n in controls)
         return cls(
@@ -116,17 +118,17 @@ def is_drawn(measure: str) -> bool:
 
 def marked(title: str) -> str:
     """A title with the mark of drawn content."""
-    return title if is_marked(title) else f"{title} ({DRAWN})"
+    return title if DRAWN in title else f"{title} ({DRAWN})"
 
 
 def is_marked(text: str) -> bool:
-    """True if a text has the mark, whole or short."""
-    return DRAWN in text or "(drawn)" in text
+    """True if a text has the mark, whole or short, or names a drawn measure."""
+    return DRAWN in text or "(drawn)" in text or _DRAWN_NAME.search(text) is not None
 
 
 def why_undecided(entries: Iterable[Provenance]) -> str:
     """Reason why numbers that rest on these entries decide nothing; empty if none was drawn."""
-    *others, last = ["", *dict.fromkeys(entry.what for entry in entries if entry.drawn)]
+    *others, last = ["", *dict.fromkeys(entry.what or "answers" for entry in entries if entry.drawn)]
     if not last:
         return ""
     names = ", ".join(filter(None, others))

@@ -40,7 +40,7 @@ from medunlearn.reports.blocks import (
 from medunlearn.reports.claims import NOT_MEASURABLE, Finding
 from medunlearn.reports.view import ResultView
 
-ABOVE = f"Numbers marked so were {DRAWN}: they mean nothing and decide nothing."
+ABOVE = f"What is marked as drawn, here or by .drawn in a measure's name, was {DRAWN}: it decides nothing."
 NAME = "provenance"
 """Anchor of the section."""
 _ABOUT = (
@@ -226,7 +226,7 @@ def mark_table(table: Table) -> Table:
 
 
 def _joined(note: str) -> str:
-    return note if is_marked(note) else ", ".join(filter(None, (note, DRAWN)))
+    return note if DRAWN in note else ", ".join(filter(None, (note, DRAWN)))
 
 
 def mark_figure(figure: Figure) -> Figure:

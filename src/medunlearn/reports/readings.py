@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from medunlearn.data.origins import is_drawn
+from medunlearn.data.origins import is_drawn, marked, real_name
 from medunlearn.data.records import FOLDS, KINDS, RECORD
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
@@ -142,6 +142,9 @@ class Results:
         """Title and meaning of a metric. A composite with missing parts is titled by its parts."""
         if metric in self._metrics:
             return self._metrics[metric]
+        if is_drawn(metric):
+            title, meaning = self.describe(real_name(metric), side)
+            return marked(title), meaning
         if metric == DEGRADATION:
             return _DEGRADATION_TEXT
         for composite in COMPOSITES:
