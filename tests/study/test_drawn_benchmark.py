@@ -97,6 +97,7 @@ def test_a_deletion_request_refuses_it(drawn: Benchmark, tmp_path: Path) -> None
     key = tmp_path / "key.pem"
     settings = check(ForgetSettings, {"patient": sorted(drawn.nodes("patient"))[0], "key": key})
     key.with_name(SECRET).write_bytes(new_secret())
+    key.with_name(SECRET).chmod(0o600)
     with pytest.raises(InputError, match=DRAWN):
         make_benchmarks(drawn.folder, settings, RequestLedger(), OwnerSecret.beside(key), quiet=True)
 

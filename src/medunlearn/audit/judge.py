@@ -17,6 +17,7 @@ from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.writing import Reject, estimate_task
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
+from medunlearn.llm.faults import next_step
 
 RESPONSES = "judge"
 """Subfolder of the judge's responses."""
@@ -99,8 +100,11 @@ class AuditJudge:
         with Store.existing(self.folder) as store:
             return estimate_task(task, sources, self.settings, store, again=self.again)
 
-    def refuse_missing(self, rejects: Sequence[Reject], noun: str) -> None:
+    def refuse_missing(self, rejects: Sequence[Reject], noun: str, *, permanent: bool = False) -> None:
         """Call this after the responses are saved.
+
+        Args:
+            permanent: a request would fail again until settings change.
 
         Raises:
             MedunlearnError: a response is missing that another run may get, unless that is allowed.
@@ -108,8 +112,7 @@ class AuditJudge:
         if rejects and not self.allow_missing:
             raise MedunlearnError(
                 f"{len(rejects)} {noun} have no answer from {self.name}: {rejects[0].reason.rstrip('.?')}. "
-                "Received answers are stored. Run the same command again to request the rest, or finish without "
-                "them: --allow-missing."
+                f"Received answers are stored. {next_step(permanent)}, or finish without them: --allow-missing."
             )
 
 

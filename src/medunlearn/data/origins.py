@@ -15,6 +15,7 @@ from typing import Any
 
 DRAWN = "drawn at random for rehearsal"
 """The mark of everything that was drawn, in every format."""
+NOTE = f"What is marked as drawn, here or by .drawn in a measure's name, was {DRAWN}: it decides nothing."
 NOT_RECORDED = "not recorded"
 REHEARSAL = "rehearsal"
 """Stands for a server's address, and is the model's name: answers are drawn."""

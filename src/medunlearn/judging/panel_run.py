@@ -38,6 +38,7 @@ from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, di
 from medunlearn.judging.sections import panel_sections, panel_words, people_sections
 from medunlearn.judging.tasks import JudgingCase, JudgingTask, get_task
 from medunlearn.llm.estimate import CostEstimate, estimate
+from medunlearn.llm.faults import next_step
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.requests import UNFINISHED
 from medunlearn.llm.store import Store
@@ -278,7 +279,7 @@ def judge(
         for name in (PEOPLE, CONFUSION, PEOPLE_WORDS):
             (out / name).unlink(missing_ok=True)  # they compare people with the judgements before these
         if not allow_missing:
-            _refuse_unfinished(judgements, facts)
+            refuse_unfinished(judgements, facts)
         with recording.stage("ask controls"), Store(store_folder or out / "llm") as store:
             controls, of_controls = ask_controls(material, judges, decisions, store, again=again)
         for name, counts in control_counts(controls).items():
@@ -301,7 +302,8 @@ def judge(
     return JudgingRun(Run.open(out))
 
 
-def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+def refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+    """Raise a MedunlearnError if judges were not reached about some cases, with what helps."""
     missing = judgements[judgements["status"].isin(UNFINISHED)]
     if missing.empty:
         return
@@ -309,7 +311,8 @@ def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> No
     why = sorted(halted) or [f"{row['judge']}: {row['reason']}" for row in missing.head(1).to_dict("records")]
     raise MedunlearnError(
         f"{len(missing)} of {len(judgements)} judgements are missing ({'; '.join(why)}). All others are stored. "
-        "Run the same command again to request only these, or add --allow-missing to continue without them."
+        f"{next_step(any(fact['permanent'] for fact in facts.values()))}, or add --allow-missing to continue "
+        "without them."
     )
 
 

@@ -75,6 +75,8 @@ class Client:
         self.budget = budget or Budget(settings)
         self._dispatcher = Dispatcher(settings, decision, store, self.budget, again=again)
         self._answers: dict[str, AnswerRecord] = {}
+        self.permanent = False
+        """True if a request failed that would fail again until settings change."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="medunlearn-llm", daemon=True)
 
@@ -101,7 +103,8 @@ class Client:
     def facts(self) -> dict[str, Any]:
         """Facts for a run's record: the guard's decision, the settings (without key), the usage."""
         settings = self.settings.model_dump(mode="json")
-        return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), "halted": self.halted}
+        how = {"halted": self.halted, "permanent": self.permanent}
+        return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), **how}
 
     def provenance(self, what: str, prompt: str, prompt_sha256: str) -> Provenance:
         """Origin of the answers to one prompt so far.
@@ -144,6 +147,7 @@ class Client:
         count = total if total is not None else len(requests) if isinstance(requests, Sized) else None
         with progress(what, count or 0, quiet=quiet or count is None) as advance:
             for outcome in self._stream(iter(requests)):
+                self.permanent |= outcome.permanent
                 self._answers.setdefault(outcome.prompt_version, AnswerRecord()).add(outcome)
                 advance(note=self.spent.words)
                 yield outcome

@@ -101,7 +101,9 @@ class Connection:
             trust_env=False,
             follow_redirects=False,
             transport=load(REHEARSAL_TRANSPORT)() if settings.rehearsed else None,
-            timeout=httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None),
+            timeout=httpx.Timeout(
+                settings.read_seconds or settings.total_seconds, connect=settings.connect_seconds, pool=None
+            ),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
 
@@ -116,8 +118,17 @@ class Connection:
         try:
             async with asyncio.timeout(self._settings.total_seconds):
                 status, headers, content = await self._post(url, json.dumps(body).encode(), sent)
-        except (httpx.TimeoutException, TimeoutError):
-            raise AttemptError("The server did not answer in time.", again=True, maybe_charged=True) from None
+        except httpx.ConnectTimeout:
+            limit = f"connect_seconds is {self._settings.connect_seconds:g}"
+            raise AttemptError(f"The server takes no connection in time ({limit}).", again=True) from None
+        except (httpx.TimeoutException, TimeoutError) as error:
+            name = "read_seconds" if isinstance(error, httpx.ReadTimeout) and self._settings.read_seconds else ""
+            limit = f"{name or 'total_seconds'} is {getattr(self._settings, name or 'total_seconds'):g}"
+            reason = (
+                f"The server did not answer in time ({limit}). If it is slow, raise that, or lower concurrency "
+                f"({self._settings.concurrency})."
+            )
+            raise AttemptError(reason, again=True, maybe_charged=True) from None
         except httpx.ConnectError:
             reason = "The server cannot be reached: is it running, and is base_url right?"
             raise AttemptError(reason, again=True) from None

@@ -49,6 +49,7 @@ class Dispatcher:
         self.unenforced: set[str] = set()  # prompts whose schema the server refused
         self.failed_in_a_row = 0
         self.halted = ""
+        self.halted_for_good = False
 
     async def close(self) -> None:
         self.limiter.close()
@@ -61,7 +62,7 @@ class Dispatcher:
             if stored := stored_outcome(self.store, request, key, again=self._again):
                 return stored
             if reason := self._decision.why_not(request.text, request.identifiers) or self.halted:
-                return Outcome(request.id, key, "not_sent", reason)
+                return Outcome(request.id, key, "not_sent", reason, permanent=self.halted_for_good)
             return await _Exchange(self, request, key).run()
 
     @asynccontextmanager
@@ -180,7 +181,7 @@ class _Exchange:
                 raise AttemptError(f"It is not sent: {error}.", this_alone=True) from None
             try:
                 if dispatcher.halted:
-                    raise AttemptError(dispatcher.halted)
+                    raise AttemptError(dispatcher.halted, permanent=dispatcher.halted_for_good)
                 # Until the server has said what became of it, it may be on the bill with all it asked for.
                 usage = usage_of(price, prompt, answer, prompt + answer)
                 reply = await dispatcher.connection.send(body, lambda: dispatcher.limiter.sent(place))
@@ -229,8 +230,12 @@ class _Exchange:
         dispatcher.failed_in_a_row += not fault.this_alone
         if fault.ends_run:
             dispatcher.halted = dispatcher.halted or fault.reason
+            dispatcher.halted_for_good |= fault.permanent
         elif dispatcher.failed_in_a_row >= self._settings.give_up_after and not dispatcher.halted:
             failed = dispatcher.failed_in_a_row
             dispatcher.halted = f"{failed} requests in a row failed. The last one: {fault.reason}"
+            dispatcher.halted_for_good |= fault.permanent
         status: Status = "failed" if self._usage.requests else "not_sent"
-        return Outcome(self._request.id, self._key, status, fault.reason, usage=self._usage)
+        return Outcome(
+            self._request.id, self._key, status, fault.reason, usage=self._usage, permanent=fault.permanent
+        )

@@ -52,7 +52,9 @@ class ServerSettings(Settings):
     requests_per_minute: int | None = Field(None, ge=1, description="most requests to the server in any 60 seconds")
     tokens_per_minute: int | None = Field(None, ge=1, description="most tokens of the server in any 60 seconds")
     connect_seconds: float = Field(10.0, gt=0, description="seconds to wait for a connection")
-    read_seconds: float = Field(120.0, gt=0, description="seconds to wait for the next bytes")
+    read_seconds: float | None = Field(
+        None, gt=0, description="seconds to wait for the next bytes; none: total_seconds, since answers come whole"
+    )
     total_seconds: float = Field(600.0, gt=0, description="seconds to wait for a whole answer")
     retries: int = Field(5, ge=0, description="retries of a request after a server or network failure")
     corrections: int = Field(2, ge=0, description="times a model is asked to correct an unusable answer")

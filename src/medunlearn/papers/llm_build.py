@@ -22,7 +22,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
-from medunlearn.data.origins import REHEARSAL, Provenance, read_provenance, why_undecided
+from medunlearn.data.origins import REHEARSAL, Provenance
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -38,6 +38,7 @@ from medunlearn.judging.writing import (
     write,
 )
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
+from medunlearn.llm.faults import next_step
 from medunlearn.llm.usage import in_money
 from medunlearn.papers.amnesia.settings import AmnesiaNotesSettings
 from medunlearn.papers.lume.settings import LumeNewSettings
@@ -177,10 +178,11 @@ class WritingSession:
         halted = next(filter(None, [self._client.halted, *(v["halted"] for v in self.verifiers.values())]), "")
         if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
             return
+        permanent = self._client.permanent or any(facts["permanent"] for facts in self.verifiers.values())
         raise MedunlearnError(
             f"{len(self.unfinished)} requests were not completed, so no benchmark was built. "
-            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept: give the same "
-            "command again and it goes on from there" + ("." if halted else ", or add --leave-out-failed.")
+            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept. "
+            f"{next_step(permanent)}" + ("." if halted else ", or add --leave-out-failed.")
         )
 
 
@@ -254,8 +256,6 @@ def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) 
 
 def summary_lines(out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> Iterator[str]:
     """Summary of a build: requests, tokens, cost, rejects and their reasons."""
-    if reason := why_undecided(read_provenance(facts.get("provenance"))):
-        yield f"{reason[0].upper()}{reason[1:]}: no number on this benchmark decides anything"
     yield from facts.get("remarks", ())
     if "llm" in facts:
         llm = facts["llm"]

@@ -13,6 +13,7 @@ from typing import Any
 from medunlearn.data.origins import (
     DRAWN,
     NOT_RECORDED,
+    NOTE,
     Provenance,
     any_drawn,
     is_drawn,
@@ -40,7 +41,6 @@ from medunlearn.reports.blocks import (
 from medunlearn.reports.claims import NOT_MEASURABLE, Finding
 from medunlearn.reports.view import ResultView
 
-ABOVE = f"What is marked as drawn, here or by .drawn in a measure's name, was {DRAWN}: it decides nothing."
 NAME = "provenance"
 """Anchor of the section."""
 _ABOUT = (
@@ -168,7 +168,7 @@ def _mark(block: Block, *, whole: bool) -> tuple[Block, ...]:
         case Table():
             if not (whole or _has_mark(block)):
                 return (block,)
-            return (Text(ABOVE, "aside"), mark_table(block) if whole else block)
+            return (Text(NOTE, "aside"), mark_table(block) if whole else block)
         case Figure():
             return (mark_figure(block) if whole or _has_mark(block) else block,)
         case Bars(title):

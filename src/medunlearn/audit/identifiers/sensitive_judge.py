@@ -81,7 +81,7 @@ def judge_sensitive(
         "provenance": [origin.to_json()],
     }
     write_json(folder / FACTS, content)
-    judge.refuse_missing(results.to_ask_again, "responses")
+    judge.refuse_missing(results.to_ask_again, "responses", permanent=client.permanent)
 
 
 def read_judged(outputs: Sequence[RecordResponse], folder: Path) -> JudgedContent | None:
