@@ -21,6 +21,7 @@ from medunlearn.audit.kinds.memorized_spans import Texts, collect_spans
 from medunlearn.config import check
 from medunlearn.config.audit import KindSettings
 from medunlearn.data.leftovers import read_whole
+from medunlearn.data.origins import Provenance, is_rehearsal_model, read_provenance
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_json, read_table, write_json, write_table
 from medunlearn.errors import InputError, SourceError
@@ -175,6 +176,16 @@ def judge_of(folder: Path) -> str | None:
     facts = _facts(folder)
     judge: str | None = facts.get("judge")
     return None if judge is None else named_judge(judge, facts.get("provenance"))
+
+
+def sorted_by(folder: Path) -> tuple[Provenance, ...]:
+    """Origin of a language model's sorting of an audit's spans; empty if none sorted them."""
+    facts = _facts(folder)
+    judge = facts.get("judge")
+    if judge is None:
+        return ()
+    older = Provenance(MemorizedKind.title, str(judge), drawn=True if is_rehearsal_model(str(judge)) else None)
+    return read_provenance(facts.get("provenance")) or (older,)
 
 
 def _facts(folder: Path) -> dict[str, Any]:

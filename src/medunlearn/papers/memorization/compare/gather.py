@@ -15,7 +15,7 @@ from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.kind_summary import sorter_agreement
 from medunlearn.audit.kinds.memorized_spans import number_spans
-from medunlearn.audit.kinds.sorting import judge_of
+from medunlearn.audit.kinds.sorting import judge_of, sorted_by
 from medunlearn.audit.worst_cases import pseudonyms
 from medunlearn.config.audit import AuditRelations
 from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
@@ -80,6 +80,7 @@ def gather_audits(
         examples=tuple(chain.from_iterable(map(_examples, audits))) if show_text else (),
         show_text=show_text,
         replicates=draws["replicates"],
+        provenance=tuple(dict.fromkeys(entry for audit in audits for entry in sorted_by(audit.folder))),
     )
 
 
