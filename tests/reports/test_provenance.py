@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from medunlearn.data.origins import DRAWN, Provenance, drawn_name, marked, read_provenance
+from medunlearn.data.origins import DRAWN, Provenance, decisive, drawn_name, marked, read_provenance
 from medunlearn.reports.blocks import (
     Block,
     Cell,
@@ -33,7 +33,6 @@ from medunlearn.reports.json import to_data
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.provenance import (
     NAME,
-    decisive,
     provenance_section,
     undecided,
     watermarked,

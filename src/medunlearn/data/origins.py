@@ -117,6 +117,11 @@ def is_drawn(measure: str) -> bool:
     return measure.endswith(_SUFFIX)
 
 
+def decisive(measures: Iterable[str]) -> list[str]:
+    """The measures whose numbers may decide something: those that were not drawn."""
+    return [measure for measure in measures if not is_drawn(measure)]
+
+
 def marked(title: str) -> str:
     """A title with the mark of drawn content."""
     return title if DRAWN in title else f"{title} ({DRAWN})"

@@ -16,7 +16,6 @@ from medunlearn.data.origins import (
     NOTE,
     Provenance,
     any_drawn,
-    is_drawn,
     is_marked,
     marked,
     why_undecided,
@@ -63,11 +62,6 @@ def undecided(content: Any) -> str:
     return why_undecided(
         entry if isinstance(entry, Provenance) else Provenance.of(entry) for entry in entries or ()
     )
-
-
-def decisive(measures: Iterable[str]) -> list[str]:
-    """The measures whose numbers may decide something: those that were not drawn."""
-    return [measure for measure in measures if not is_drawn(measure)]
 
 
 def provenance_section(entries: Sequence[Provenance], extractor: str = "") -> Section | None:
