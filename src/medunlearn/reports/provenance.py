@@ -83,10 +83,7 @@ def _row(entry: Provenance) -> tuple[Cell, ...]:
     drawn = {True: DRAWN, False: "real", None: NOT_RECORDED}[entry.drawn]
     controls = "" if entry.controls is None else "{} of {} as expected".format(*entry.controls)
     texts = (entry.model, entry.server, entry.prompt, entry.prompt_sha256[:12], entry.date)
-    recorded = (
-        Cell(text or ("" if entry.server == "none" else NOT_RECORDED), note)
-        for text, note in zip(texts, ("", "", "", entry.prompt_sha256, ""), strict=True)
-    )
+    recorded = (Cell(text or ("" if entry.server == "none" else NOT_RECORDED)) for text in texts)
     return (Cell(entry.what), *recorded, Cell(drawn), Cell(controls))
 
 
@@ -230,7 +227,7 @@ def mark_figure(figure: Figure) -> Figure:
         return figure
     mark: Spec = {
         "name": NAME, "text": DRAWN, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5,
-        "textangle": -18, "opacity": 0.45, "font": {"size": 15, "color": "--warn"},
+        "textangle": -18, "opacity": 0.6, "font": {"size": 15, "color": "--warn"},
     }  # fmt: skip
     spec = {**figure.spec, "layout": {**layout, "annotations": [*layout.get("annotations", ()), mark]}}
     title = marked(figure.title) if figure.title else ""
