@@ -46,7 +46,7 @@ _ABOUT = (
     "A rating is as good as the model that gave it, and a number as good as the questions behind it. Control cases "
     "are invented cases with known answers that each judge was asked as well."
 )
-_HEADS = ("What", "By", "Server", "Prompt", "Its SHA-256", "Last answer", "Drawn or real", "Control cases")
+_HEADS = ("What", "By", "Drawn or real", "Server", "Prompt", "Its SHA-256", "Last answer", "Control cases")
 _UNMARKED = frozenset({"published", NAME, "runs", "training"})
 """Names of sections whose tables hold no number of the run."""
 
@@ -75,16 +75,16 @@ def provenance_section(entries: Sequence[Provenance], extractor: str = "") -> Se
         rows.append(_row(Provenance("keywords of the leakage score", extractor, "none", drawn=False)))
     if not rows:
         return None
-    table = Table(tuple(map(Cell, _HEADS)), tuple(rows))
+    table = Table(tuple(map(Cell, _HEADS)), tuple(rows), cards=True)
     return section("Who wrote and who judged", Text(_ABOUT), table, name=NAME)
 
 
 def _row(entry: Provenance) -> tuple[Cell, ...]:
     drawn = {True: DRAWN, False: "real", None: NOT_RECORDED}[entry.drawn]
     controls = "" if entry.controls is None else "{} of {} as expected".format(*entry.controls)
-    texts = (entry.model, entry.server, entry.prompt, entry.prompt_sha256[:12], entry.date)
+    texts = (entry.model, drawn, entry.server, entry.prompt.replace("_", " "), entry.prompt_sha256[:12], entry.date)
     recorded = (Cell(text or ("" if entry.server == "none" else NOT_RECORDED)) for text in texts)
-    return (Cell(entry.what), *recorded, Cell(drawn), Cell(controls))
+    return (Cell(entry.what), *recorded, Cell(controls))
 
 
 def provenance_data(entries: Iterable[Provenance]) -> list[dict[str, Any]]:
