@@ -22,6 +22,7 @@ from medunlearn.reports.blocks import (
     Figures,
     Report,
     Section,
+    Span,
     Statement,
     Table,
 )
@@ -106,6 +107,18 @@ def test_marking_twice_is_marking_once() -> None:
     assert [b for b in again.blocks if isinstance(b, Table | Figure)] == [
         b for b in section.blocks if isinstance(b, Table | Figure)
     ]
+
+
+def test_nothing_drawn_is_bold() -> None:
+    best = Cell.of(Span("0.1", "lowest"), Span("said", "run"))
+    drawn = Report(
+        "Title", (Table((Cell("Model"), Cell("LS")), ((Cell("NPO"), best),)),), drawn="questions were drawn"
+    )
+    assert "**0.1**" in to_markdown(replace(drawn, drawn=""))
+    assert "**0.1**" not in to_markdown(drawn)
+    assert "<b>0.1</b>" not in to_html(drawn)
+    # A quotation's marks are not about better or worse.
+    assert "**said**" in to_markdown(drawn)
 
 
 def with_ratings(content: ReportContent) -> ReportContent:

@@ -47,6 +47,8 @@ _ABOUT = (
     "are invented cases with known answers that each judge was asked as well."
 )
 _HEADS = ("What", "By", "Drawn or real", "Server", "Prompt", "Its SHA-256", "Last answer", "Control cases")
+_BEST = ("lowest", "highest")
+"""Marks of best values."""
 _UNMARKED = frozenset({"published", NAME, "runs", "training"})
 """Names of sections whose tables hold no number of the run."""
 
@@ -210,10 +212,16 @@ def _strings(value: Any) -> Iterable[str]:
 
 
 def mark_table(table: Table) -> Table:
-    """The table with the mark under every column's head but the first."""
+    """The table with the mark under every column's head but the first, and no best value."""
     first, *others = table.columns
     heads = [replace(head, note=_joined(head.note)) for head in others]
-    return replace(table, columns=(first, *heads))
+    rows = tuple(tuple(map(_without_best, row)) for row in table.rows)
+    return replace(table, columns=(first, *heads), rows=rows)
+
+
+def _without_best(cell: Cell) -> Cell:
+    spans = tuple(replace(span, mark="") if span.mark in _BEST else span for span in cell.spans)
+    return replace(cell, spans=spans)
 
 
 def _joined(note: str) -> str:
