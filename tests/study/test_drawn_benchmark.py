@@ -63,6 +63,7 @@ def test_a_build_records_who_wrote_it(own_notes: Any, tmp_path: Path) -> None:
 def test_its_page_and_its_record_say_so(drawn: Benchmark, target: Run, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(target.folder, tmp_path / "target"))
     model = mu.evaluate(Run.open(copy), drawn, split="random_10", **QUICK, quiet=True, allow_broken=True).models[0]
+    assert model.undecided == drawn.undecided
     recorded = model.record.info.results["benchmark"][PROVENANCE]
     assert [entry["drawn"] for entry in recorded] == [True]
     # Also without the benchmark at hand.

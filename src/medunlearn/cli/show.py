@@ -163,6 +163,8 @@ def evaluate(result: Any, output: Output, *, benchmark: str) -> None:
     facts, health = {"table": table, "comparisons": result.comparisons}, {"health": result.problems}
     facts |= {"private": result.private_table(), "image_control": result.image_control}
     refused = {} if result.reference is None else {"reference": list(result.reference.reasons)}
+    if reason := next((model.undecided for model in result.models if model.undecided), ""):
+        refused |= {"drawn": [reason]}
     if output.data(
         lambda: {name: part.to_dict("records") for name, part in facts.items()} | health | refused | {**paper.data}
     ):
@@ -205,6 +207,7 @@ def score(result: Any, output: Output) -> None:
     if not output.data(lambda: {"table": result.summary.to_dict("records"), "health": problems}):
         warn_of_broken(output, problems)
         _measures(output, result.summary.assign(model=result.run.label), [result])
+        output.line(*([f"No number here decides anything: {result.undecided}."] if result.undecided else []))
         _extractor(output, [result])
 
 

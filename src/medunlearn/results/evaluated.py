@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.data_use import DataUse, tightest
+from medunlearn.data.origins import read_provenance, why_undecided
 from medunlearn.data.records import RECORD
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame
@@ -98,6 +99,12 @@ class Evaluated:
     def extractor(self) -> str:
         """Extractor of the leakage score's keywords; empty if it was not measured."""
         return str(self.record.info.results.get("extractor", ""))
+
+    @property
+    def undecided(self) -> str:
+        """Reason why its numbers decide nothing, if the benchmark's labels, texts or questions were drawn."""
+        benchmark = self.record.info.results.get("benchmark") or {}
+        return why_undecided(read_provenance(benchmark.get("provenance")))
 
     @property
     def data_use(self) -> DataUse | None:
@@ -189,7 +196,9 @@ class Evaluation:
             for model in self.models
             if model.run.role != "target" and model.run.info.made_for != model.record.info.split
         )
-        return (*others, *elsewhere, *(self.reference.caveats if self.reference else ()))
+        drawn = dict.fromkeys(model.undecided for model in self.models if model.undecided)
+        sentences = (f"{reason[0].upper()}{reason[1:]}: no number here decides anything." for reason in drawn)
+        return (*sentences, *others, *elsewhere, *(self.reference.caveats if self.reference else ()))
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
