@@ -12,6 +12,7 @@ import pandas as pd
 
 from medunlearn.attacks import attack_class, expand, families, families_of
 from medunlearn.attacks.attack_protocol import AttackFamily
+from medunlearn.data.origins import is_drawn, read_provenance, why_undecided
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.registry import refuse_unnamed
@@ -220,16 +221,25 @@ class Attacks:
     @property
     def caveats(self) -> tuple[str, ...]:
         """Warnings to read before the readings."""
+        drawn = self.undecided
+        first = (f"{drawn[0].upper()}{drawn[1:]}: no number here decides anything.",) if drawn else ()
         if self.reference is not None:
-            return self.reference.caveats
-        return (UNCHECKED,) if {"target", "retrained"} <= {model.run.role for model in self.models} else ()
+            return (*first, *self.reference.caveats)
+        unchecked = {"target", "retrained"} <= {model.run.role for model in self.models}
+        return (*first, UNCHECKED) if unchecked else first
+
+    @property
+    def undecided(self) -> str:
+        """Reason why nothing may be read, if the benchmark's labels, texts or questions were drawn at random."""
+        facts = (model.record.info.results.get("benchmark") or {} for model in self.models)
+        return next(filter(None, (why_undecided(read_provenance(one.get("provenance"))) for one in facts)), "")
 
     def table(self) -> pd.DataFrame:
         """Summaries of all models, with ``model`` and ``role``; empty if there was no attack of this family.
 
         Recovery attacks have ``reading``, the words of
         :data:`medunlearn.attacks.recovery.recovery_results.READINGS`, of unlearned models. Nothing is read of a
-        broken model or state, or against a retrained model that is not a reference.
+        broken model or state, against a retrained model that is not a reference, or of what was drawn.
 
         Membership also has ``reading``, of the areas of unlearned models: ``over-forgotten`` where the area lies
         below the retrained model's (its interval of the difference leaves 0 out), ``still leaks`` where it lies
@@ -244,8 +254,9 @@ class Attacks:
         return table.assign(reading=pd.Series(readings, dtype="string"))
 
     def _read(self, row: Mapping[Any, Any]) -> str | None:
-        """Reading of a row of an unlearned model that is not broken."""
-        is_readable = row["role"] == "unlearned" and not self.problems[row["model"]]
+        """Reading of a row of an unlearned model that is not broken, of numbers that were not drawn."""
+        is_drawn_row = bool(self.undecided) or is_drawn(str(row.get("measure", "")))
+        is_readable = row["role"] == "unlearned" and not self.problems[row["model"]] and not is_drawn_row
         return self.family.read(self, row) if is_readable else None
 
     @property
