@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_server import FakeServer
 
 from medunlearn.config import check
 from medunlearn.judging.judges import judges_of
@@ -66,7 +68,17 @@ def test_a_rehearsed_model_is_not_the_model(tmp_path: Path, server: str) -> None
         # Whoever answers with the rehearsal's fingerprint is known for it, now and out of the store.
         assert outcome.drawn
         assert client.provenance("ratings", "task@1", "").drawn
-        again, client = ask(named, store)
+        # The model itself is asked, although there is a drawn answer under its name; its own answer stays.
+        with FakeServer(answer=lambda body: json.dumps({"rating": 7})) as real:
+            settings = named.model_copy(update={"base_url": real.base_url})
+            answers = [ask(settings, store)[0] for _ in range(2)]
+        assert [(one.value, one.drawn, one.stored) for one in answers] == [
+            ({"rating": 7}, False, False),
+            ({"rating": 7}, False, True),
+        ]
+        again, client = ask(rehearsed, store)
+        assert (again.stored, again.drawn) == (False, True)
+        again, client = ask(rehearsed, store)
         assert (again.stored, again.drawn, client.provenance("x", "task@1", "").drawn) == (True, True, True)
 
 

@@ -24,7 +24,7 @@ FINGERPRINT = "medunlearn-rehearsal"
 _TEXTS = ("what", "model", "server", "prompt", "prompt_sha256", "date")
 _SUFFIX = ".drawn"
 _DRAWN_NAME = re.compile(r"\w\.drawn\b")
-_OLD_MODEL = re.compile(rf"{REHEARSAL}([-_ ]?\d+)?")
+_MODEL = re.compile(rf"{REHEARSAL}([-_ ]?\d+| of .+)?")
 _WRITTEN = re.compile(r"llm:(?:(?P<model>.*):)?(?P<prompt>\w+@\w+)(?::.*)?")
 
 
@@ -88,8 +88,8 @@ def any_drawn(entries: Iterable[Provenance]) -> bool:
 
 
 def is_rehearsal_model(name: str) -> bool:
-    """True for the names that rehearsals gave their models before answers had a fingerprint."""
-    return _OLD_MODEL.fullmatch(name) is not None
+    """True for names that a rehearsal gives its models; before answers had a fingerprint they were known by it."""
+    return _MODEL.fullmatch(name) is not None
 
 
 def written_by(origins: Iterable[str]) -> tuple[Provenance, ...]:

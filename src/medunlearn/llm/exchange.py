@@ -11,6 +11,7 @@ from typing import Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
+from medunlearn.data.origins import is_rehearsal_model
 from medunlearn.llm.connection import Connection, Reply, body_of
 from medunlearn.llm.faults import AttemptError, backoff
 from medunlearn.llm.guard import Decision
@@ -86,11 +87,16 @@ def stored_outcome(store: Store | None, request: Request, key: str, *, again: bo
         again: repeat requests that ended ``invalid`` or ``refused``.
     """
     stored = None if store is None else store.get(key)
-    if stored is None:
+    if stored is None or _is_pretended(stored):
         return None
     if stored.status == "answered":
         return usable_outcome(request, stored)
     return None if again else stored.outcome(request.id, stored=True)
+
+
+def _is_pretended(stored: StoredResponse) -> bool:
+    """True for a drawn answer under the name of a real model, whose own answer it must not stand for."""
+    return stored.drawn and not is_rehearsal_model(stored.model)
 
 
 def usable_outcome(request: Request, stored: StoredResponse) -> Outcome | None:
@@ -220,7 +226,7 @@ class _Exchange:
         store = self._dispatcher.store
         if store is not None and (there := store.put(response)) != response:
             # Another process was faster, or it is an old response that was found wanting before this was asked.
-            if (outcome := usable_outcome(request, there)) is not None:
+            if not _is_pretended(there) and (outcome := usable_outcome(request, there)) is not None:
                 return outcome
             store.put(response, replace=True)
         return response.outcome(request.id, value)
