@@ -48,6 +48,8 @@ BUILD, REJECTS_FILE, RESPONSES = "build.json", "rejects.parquet", "llm"
 ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote_llm"})
 """Settings that change how a model is asked, not what is built."""
 
+AGAIN = "give the same command again and it goes on from there"
+
 Say = Callable[[str], None]
 WritingSettings = AmnesiaNotesSettings | LumeNewSettings | MedforgetSettings | NotesSettings
 
@@ -181,8 +183,8 @@ class WritingSession:
         permanent = self._client.permanent or any(facts["permanent"] for facts in self.verifiers.values())
         raise MedunlearnError(
             f"{len(self.unfinished)} requests were not completed, so no benchmark was built. "
-            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept. "
-            f"{next_step(permanent)}" + ("." if halted else ", or add --leave-out-failed.")
+            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept: "
+            f"{next_step(True) if permanent else AGAIN}" + ("." if halted else ", or add --leave-out-failed.")
         )
 
 

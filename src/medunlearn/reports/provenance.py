@@ -116,7 +116,7 @@ def with_provenance(view: ResultView, entries: Sequence[Provenance], extractor: 
     tables = [(part.title, block) for block in part.blocks if isinstance(block, Table)]
     return replace(
         view,
-        data={**view.data, NAME: provenance_data(entries)},
+        data={**view.data, **({NAME: provenance_data(entries)} if entries else {})},
         tables=[*view.tables, *tables],
         warnings=[*provenance_lines(entries), *view.warnings],
     )
