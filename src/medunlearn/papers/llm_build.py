@@ -183,8 +183,9 @@ class WritingSession:
         permanent = self._client.permanent or any(facts["permanent"] for facts in self.verifiers.values())
         raise MedunlearnError(
             f"{len(self.unfinished)} requests were not completed, so no benchmark was built. "
-            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept: "
-            f"{next_step(True) if permanent else AGAIN}" + ("." if halted else ", or add --leave-out-failed.")
+            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept"
+            f"{f'. {next_step(True)}' if permanent else f': {AGAIN}'}"
+            + ("." if halted else ", or add --leave-out-failed.")
         )
 
 
