@@ -154,6 +154,8 @@ def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path,
         assert "anna (rows) and panel (columns)" in document
         assert "Fleiss&#39; kappa" in document or "Fleiss' kappa" in document
         assert "Zanzibar" not in document
+        # Every rating is 4, of control cases too, which are right or wrong.
+        assert f"one gave the expected verdict on 0 of {len(control_cases('factuality'))} control cases" in document
     assert "20 (100.0%)<small>[83.2%, 100.0%]</small></td>" in page
     assert "| all | panel | 4.000 | 32" in " ".join(text.split())
     payload = json.loads((tmp_path / "r" / "report.json").read_text())["judged"]

@@ -11,18 +11,21 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from fake_server import FakeServer
 
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, ForgetSettings, check
 from medunlearn.data.benchmark import MANIFEST, PROVENANCE, Benchmark
 from medunlearn.data.origins import DRAWN, Provenance
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.judging.rehearsal import schema_of
 from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.request.case.ledger import RequestLedger
 from medunlearn.request.case.pseudonyms import SECRET, OwnerSecret, new_secret
 from medunlearn.request.request_benchmarks import make_benchmarks
 from medunlearn.results.runs import Run
 from medunlearn.study.presets import unlearn_settings
+from medunlearn.study.report.gather import caveats_of
 from medunlearn.study.sweep.rate_search import best_rate, trial_of
 from medunlearn.study.unlearn import unlearn
 
@@ -58,6 +61,25 @@ def test_a_build_records_who_wrote_it(own_notes: Any, tmp_path: Path) -> None:
     real = replace(old, questions=tuple(replace(q, provenance="llm:a:b:q@1") for q in old.questions))
     assert [(entry.model, entry.prompt, entry.drawn) for entry in real.provenance] == [("a:b", "q@1", None)]
     assert real.undecided == replace(real, questions=()).undecided == ""
+
+
+def test_one_label_for_everything_is_named(own_notes: Any, canned: Any, tmp_path: Path) -> None:
+    rows = [{**row, "title": f"A heart attack, case {n}"} for n, row in enumerate(own_notes(6))]
+    pd.DataFrame(rows).to_csv(tmp_path / "notes.csv", index=False)
+
+    def label(body: dict[str, Any]) -> str:
+        properties = (schema_of(body) or {}).get("properties", {})
+        if "category" not in properties:
+            return str(canned(body))
+        return json.dumps({"category": properties["category"]["enum"][0], "reason": "A heart attack"})
+
+    with FakeServer(answer=label) as server:
+        model = {"llm": server.base_url, "llm.model": "first-of-the-list"}
+        bench = mu.build.amnesia(tmp_path / "notes.csv", **model, out=tmp_path / "bench")
+    (remark,) = bench.facts()["remarks"]
+    assert "All 6 notes got one disease label" in remark
+    assert remark in caveats_of(bench.facts(), [])
+    assert not bench.undecided
 
 
 def test_its_page_and_its_record_say_so(drawn: Benchmark, target: Run, tmp_path: Path) -> None:

@@ -191,6 +191,7 @@ class Benchmark:
             "fingerprint": self.fingerprint,
             "invented": bool(self.notes.get("invented")),
             "provenance": [entry.to_json() for entry in self.provenance],
+            "remarks": [str(remark) for remark in self.notes.get("remarks") or ()],
         }
 
     @cached_property

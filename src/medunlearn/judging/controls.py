@@ -94,18 +94,22 @@ def one_answer(verdicts: Sequence[Any]) -> str:
     return given[0] if len(given) >= LEAST_CASES and len(set(given)) == 1 else ""
 
 
+def control_remarks(panel: JudgePanel) -> list[str]:
+    """A sentence for each judge that failed half of the control cases or more."""
+    return [
+        f"{judge} gave the expected verdict on {right} of {asked} control cases: it does not tell right from "
+        "wrong, so do not read its verdicts."
+        for judge, (right, asked) in control_counts(panel.controls).items()
+        if 2 * right <= asked
+    ]
+
+
 def remarks(panel: JudgePanel) -> list[str]:
-    """A sentence for each judge that gave one verdict for everything, or failed half of the control cases."""
-    counts = control_counts(panel.controls)
-    lines = []
-    for judge, votes in panel.votes.items():
-        if verdict := one_answer(votes):
-            n = sum(vote is not None for vote in votes)
-            lines.append(f"{judge} gave one verdict for everything: {verdict} on all {n} cases.")
-        right, asked = counts.get(judge, (0, 0))
-        if asked and 2 * right <= asked:
-            lines.append(
-                f"{judge} gave the expected verdict on {right} of {asked} control cases: it does not tell right "
-                "from wrong, so do not read its verdicts."
-            )
-    return lines
+    """:func:`control_remarks`, and a sentence for each judge that gave one verdict for everything."""
+    given = {judge: [vote for vote in votes if vote is not None] for judge, votes in panel.votes.items()}
+    alike = [
+        f"{judge} gave one verdict for everything: {verdict} on all {len(votes)} cases."
+        for judge, votes in given.items()
+        if (verdict := one_answer(votes))
+    ]
+    return [*alike, *control_remarks(panel)]

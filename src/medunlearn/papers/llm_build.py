@@ -181,10 +181,10 @@ class WritingSession:
         if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
             return
         permanent = self._client.permanent or any(facts["permanent"] for facts in self.verifiers.values())
+        advice = f". {next_step(True)}" if permanent else f": {AGAIN}"
         raise MedunlearnError(
             f"{len(self.unfinished)} requests were not completed, so no benchmark was built. "
-            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept"
-            f"{f'. {next_step(True)}' if permanent else f': {AGAIN}'}"
+            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept{advice}"
             + ("." if halted else ", or add --leave-out-failed.")
         )
 

@@ -58,12 +58,16 @@ class Example:
 
 @dataclass(frozen=True)
 class JudgementTables:
-    """One panel on one set of cases, only numbers and names; ``about`` explains how to read them."""
+    """One panel on one set of cases, only numbers and names; ``about`` explains how to read them.
+
+    ``remarks`` are sentences on judges that gave one verdict for everything, or failed control cases.
+    """
 
     title: str
     about: str
     sections: tuple[Section, ...]
     provenance: tuple[Provenance, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

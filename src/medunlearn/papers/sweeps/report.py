@@ -37,7 +37,7 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.judge_stage import judged_runs
-from medunlearn.study.report.gather import panel_part
+from medunlearn.study.report.gather_ratings import panel_part
 
 FILE = "sweep.json"
 _LOST = ("failed", "not run")

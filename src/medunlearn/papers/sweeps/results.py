@@ -21,7 +21,7 @@ from medunlearn.reports.provenance import provenance_lines, with_provenance
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.reports.view import ResultView
 from medunlearn.statistics.bootstrap import REPLICATES
-from medunlearn.study.report.gather import distinct_entries, rated_by
+from medunlearn.study.report.gather_ratings import distinct_entries, judge_remarks, rated_by
 
 ONE_SEED = (
     "Every model was trained with one seed. Intervals say how patients differ, not how another training run would "
@@ -132,6 +132,7 @@ class SweepResults:
             "extractor": extractor_words({model.extractor for model in evaluated} - {""}),
             "caveats": (
                 *provenance_lines(origins),
+                *judge_remarks(evaluated, request.judged),
                 *warnings,
                 *caveats,
                 *([ONE_SEED] if len(models.seeds) == 1 else []),

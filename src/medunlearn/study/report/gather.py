@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.attacked import FOLDER as ATTACKS
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
-from medunlearn.data.origins import Provenance, read_provenance
+from medunlearn.data.origins import read_provenance
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
-from medunlearn.input_files import path_inside
 from medunlearn.judging.panel_run import JudgingRun
-from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import installed_metrics
 from medunlearn.metrics.leakage.leakage_score import LEAKAGE, PAPER_EXTRACTOR, extractor_words
 from medunlearn.models.health import banner
@@ -26,7 +23,6 @@ from medunlearn.paper import paper_of
 from medunlearn.probes.utility.numbers import gather_utility
 from medunlearn.reports.content import (
     Example,
-    JudgementTables,
     Membership,
     ModelResult,
     ReportContent,
@@ -43,13 +39,12 @@ from medunlearn.results.evaluated import (
     one_vocabulary,
     reference_of,
 )
-from medunlearn.results.rated import JUDGED
-from medunlearn.results.record import FILE
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.presets import is_tiny
 from medunlearn.study.report.gather_attacks import attack_parts, attacks_on, find_attack
 from medunlearn.study.report.gather_ranks import gather_ranks
+from medunlearn.study.report.gather_ratings import distinct_entries, judgement_tables, rated_by
 from medunlearn.study.report.papers import GatheredRuns, paper_part
 
 EXAMPLES_A_SIDE = 4
@@ -88,7 +83,7 @@ def gather(
     broken = {model.run.label: model.record.info.problems for model in models if model.record.info.problems}
     warnings = banner(broken | _broken_epochs(models))
     written = read_provenance(results["benchmark"].get("provenance")) if benchmark is None else benchmark.provenance
-    tables = _judgement_tables(models, judged)
+    tables = judgement_tables(models, judged)
     origins = distinct_entries(
         [*written, *(entry for panel in tables for entry in panel.provenance), *rated_by(models)]
     )
@@ -108,6 +103,7 @@ def gather(
         metrics=metric_meanings(models),
         caveats=(
             *provenance_lines(origins),
+            *dict.fromkeys(line for panel in tables for line in panel.remarks),
             *warnings,
             *caveats_of(results["benchmark"], models),
             *(reference.caveats if reference else ()),
@@ -162,43 +158,6 @@ def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
             f"{benchmark.folder} is not the benchmark that {first.run.folder} was evaluated on. Use that one, or "
             "evaluate the runs on this one."
         )
-
-
-def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
-    """A panel's tables for a report."""
-    title, about = f"{whose}{panel_title(panel.panel)}", panel_about(panel.panel)
-    return JudgementTables(title, about, tuple(panel.sections()), panel.provenance)
-
-
-def rated_by(models: Iterable[Evaluated]) -> tuple[Provenance, ...]:
-    """Who rated the responses of evaluations and of attacks on the same split."""
-    folders = [
-        path_inside(model.run.folder, str(where), record.folder / FILE)
-        for model in models
-        for record in (model.record, *model.run.complete_below(ATTACKS))
-        if (where := record.info.results.get(JUDGED))
-    ]
-    runs = [JudgingRun.open(folder) for folder in dict.fromkeys(folders) if (folder / FILE).exists()]
-    return distinct_entries(entry for run in runs for entry in run.provenance)
-
-
-def distinct_entries(entries: Iterable[Provenance]) -> tuple[Provenance, ...]:
-    """Entries without repetitions; of the same judge and prompt the last day counts."""
-    latest: dict[Provenance, Provenance] = {}
-    for entry in entries:
-        key = replace(entry, date="")
-        latest[key] = max(entry, latest.get(key, entry), key=lambda one: one.date)
-    return tuple(latest.values())
-
-
-def _judgement_tables(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
-    """The benchmark's panels, then those on each model's responses."""
-    runs = [("", panel) for panel in panels]
-    for model in models:
-        if where := model.record.info.results.get(JUDGED):
-            folder = path_inside(model.run.folder, str(where), model.record.folder / FILE)
-            runs.append((f"{model.run.label}. ", JudgingRun.open(folder)))
-    return tuple(panel_part(run, whose) for whose, run in runs)
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
@@ -317,6 +276,7 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
     extractors = {model.extractor for model in models} - {""}
     missing = paper_of(str(facts["builder"])).missing
     caveats = {
+        **dict.fromkeys(map(str, facts.get("remarks") or ()), True),
         f"{missing}: measures, findings and pages that only this paper has are not shown.": bool(missing),
         "The patients are invented. These numbers show how the measurements work; they say nothing about real "
         "patients or clinical models.": facts["invented"],
