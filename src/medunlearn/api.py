@@ -289,7 +289,7 @@ def judge(
 
     Args:
         what: a benchmark, an evaluated run, or a table (.csv, .jsonl, .parquet)
-        llm: a server's address, or a YAML file with several judges
+        llm: a server's address, a YAML file with several judges, or ``rehearsal`` (verdicts are drawn at random)
         task: label, question or factuality; of a run always factuality
         benchmark: of a run: the benchmark that it was evaluated on
         out: folder of the result; of a run, its own folder is taken

@@ -127,6 +127,13 @@ def test_over_forgetting_is_read_against_the_retrained_model(tmp_path: Path) -> 
     said = readings(*models, retrained, target)
     assert (said["leaky"], said["crushed"]) == ("still leaks", "over-forgotten")
     assert set(said) == set(at)
+    # Nothing is read of a benchmark that a rehearsal wrote.
+    for model in models:
+        model.record.info.results["benchmark"] = {"provenance": [{"what": "stories", "drawn": True}]}
+    assert readings(*models, retrained, target) == {}
+    assert "stories" in Attacks((models[0],), 200, 0, MEMBERSHIP).caveats[0].lower()
+    for model in models:
+        del model.record.info.results["benchmark"]
     low = attacked(tmp_path, "low", drawn(-1.0), "train", without="x")
     assert readings(models[2], low) == {"crushed": "not told apart"}
 

@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 from fake_server import FakeServer
 
+from medunlearn.judging.controls import control_cases
+
 QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--allow-broken")
 Command = Callable[..., Any]
 
@@ -49,10 +51,10 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         assert "is on this machine" in plan.stdout
         assert (server.count, out.exists()) == (0, False)
         result = medunlearn(*words)
-        assert server.count == 60
+        assert server.count == 60 + 3 * len(control_cases("label"))
         assert "| Supported | 20 (100.0%) |" in " ".join(result.stdout.split())
         again = json.loads(medunlearn(*words, "--llm.concurrency=2", "--json").stdout)
-        assert server.count == 60
+        assert server.count == 60 + 3 * len(control_cases("label"))
         assert again["outcomes"]["two"] == {"answered": 20}
     sheet = tmp_path / "sheet"
     assert "open it in a browser" in medunlearn("annotate", out, "--limit", 5, "--out", sheet).text
@@ -100,7 +102,7 @@ def test_a_budget_ends_with_1(medunlearn: Command, bench: Path, tmp_path: Path) 
         result = medunlearn(*words, "--out", tmp_path / "x", "--llm.budget-requests=3", code=1).text
         assert "17 of 20 judgements are missing" in result
         medunlearn(*words, "--out", tmp_path / "x", "--quiet")
-        assert server.count == 20
+        assert server.count == 20 + len(control_cases("label"))
 
 
 def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
             "--allow-broken",
         )
         assert "| all | m | 4.000 | 32 | 0 |" in " ".join(medunlearn(*words).stdout.split())
-        assert server.count == 32
+        assert server.count == 32 + len(control_cases("factuality"))
     result = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
     means = {row["value"] for row in result["table"] if row["measure"] == "factuality"}
     assert sorted(means) == pytest.approx([0.4] * len(means))
@@ -152,6 +154,8 @@ def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path,
         assert "anna (rows) and panel (columns)" in document
         assert "Fleiss&#39; kappa" in document or "Fleiss' kappa" in document
         assert "Zanzibar" not in document
+        # Every rating is 4, of control cases too, which are right or wrong.
+        assert f"one gave the expected verdict on 0 of {len(control_cases('factuality'))} control cases" in document
     assert "20 (100.0%)<small>[83.2%, 100.0%]</small></td>" in page
     assert "| all | panel | 4.000 | 32" in " ".join(text.split())
     payload = json.loads((tmp_path / "r" / "report.json").read_text())["judged"]

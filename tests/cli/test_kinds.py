@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ import pytest
 from fake_server import FakeServer
 from row_files import read_csv, write_csv, write_lines
 
+from medunlearn.data.origins import DRAWN, is_marked
 from medunlearn.papers.memorization.compare import audit_content
+from medunlearn.papers.memorization.report.claims import findings
+from medunlearn.papers.memorization.report.recommendations import recommendations
+from medunlearn.papers.memorization.report.report import audit_report
+from medunlearn.reports.markdown import to_markdown
 
 Run = Callable[..., Any]
 DRUG = "The dose is 5 mg orally twice daily; it is contraindicated in renal impairment; adverse reactions are few. "
@@ -110,6 +116,24 @@ def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Pa
     tables = audit_content([audit], replicates=10).tables
     assert set(tables["kinds"]["by"]) == {"rules", "judge m", "person"}
     assert ("judge m", "person") in set(tables["agreement"][["first", "second"]].itertuples(index=False, name=None))
+
+
+def test_a_rehearsed_judge_is_marked_and_recommends_nothing(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
+    medunlearn("audit", "kinds", "find", audit, "--quiet")
+    before = audit_content([audit], replicates=10)
+    result = json.loads(medunlearn("audit", "kinds", "find", audit, "--llm", "rehearsal", "--json").stdout)
+    assert is_marked(result["judge"])
+    after = audit_content([audit], replicates=10)
+    (sorters,) = (set(after.tables["kinds"]["by"]) - {"rules"},)
+    assert [is_marked(sorter) for sorter in sorters] == [True]
+    assert [(entry.what, entry.drawn) for entry in after.provenance] == [("kinds of memorized text", True)]
+    advised = [[asdict(one) for one in recommendations(c, findings(c))] for c in (before, after)]
+    assert advised[0] == advised[1]
+    text = to_markdown(audit_report(after))
+    heads = [line for line in text.splitlines() if line.startswith("|") and "by judge" in line]
+    assert heads
+    assert all(DRAWN in head for head in heads)
+    assert DRAWN in text.partition("## ")[0] + text.partition("## Read this first")[2][:600]
 
 
 def fill(sheet: Path) -> None:

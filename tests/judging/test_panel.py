@@ -11,12 +11,15 @@ import pytest
 from fake_server import share_of_faults
 
 from medunlearn.config import JudgeSettings, check
+from medunlearn.errors import MedunlearnError
+from medunlearn.judging.controls import control_cases
 from medunlearn.judging.judges import Judge, panel_of
 from medunlearn.judging.panel import JudgingMaterial, ask
-from medunlearn.judging.panel_run import plan
+from medunlearn.judging.panel_run import plan, refuse_unfinished
 from medunlearn.judging.panel_tables import JudgePanel, majority, mean_rating
 from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.llm import RemoteRefusedError, Store
+from medunlearn.llm.faults import next_step
 
 Bench = Callable[..., Any]
 
@@ -51,7 +54,8 @@ def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_p
     server, judges = bench(opinion, "a", "b", "c", prices={"a": [1.0, 2.0]})
     material = JudgingMaterial(get_task("label"), cases, ("Cancer", "Cardiovascular"), JudgeSettings(seed=7))
     before = plan(material, judges, tmp_path).estimates
-    assert (before["a"].requests, before["b"].requests, server.count) == (6, 6, 0)
+    with_controls = 6 + len(control_cases("label"))
+    assert (before["a"].requests, before["b"].requests, server.count) == (with_controls, with_controls, 0)
     assert before["a"].most.money > 0
     assert before["b"].most.money is None
     panel, facts = run_panel(cases, judges, tmp_path, seed=7)
@@ -70,7 +74,8 @@ def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_p
     again, facts = run_panel(cases, judges, tmp_path, seed=7)
     assert (server.count, facts["a"]["requests"]) == (18, 0)
     assert again.judgements.equals(judgements)
-    assert all(cost.requests == 0 for cost in plan(material, judges, tmp_path).estimates.values())
+    left = {cost.requests for cost in plan(material, judges, tmp_path).estimates.values()}
+    assert left == {len(control_cases("label"))}
     verdicts = panel.panel_verdicts()
     assert verdicts["verdict"].tolist() == ["Supported", "Unsupported", *["Supported"] * 4]
     assert verdicts["n_verdicts"].tolist() == [3] * 6
@@ -109,6 +114,21 @@ def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[Judgi
     assert set(judgements["status"]) == {"answered"}
     assert not judgements.duplicated(["case_id", "judge"]).any()
     assert len(judgements) == 18
+
+
+@pytest.mark.parametrize(
+    ("behave", "permanent"), [("unauthorized", True), ("bad_request", True), ("error_500", False)]
+)
+def test_what_is_said_about_missing_answers_can_help(
+    bench: Bench, cases: list[JudgingCase], tmp_path: Path, behave: str, permanent: bool
+) -> None:
+    _, judges = bench(opinion, "a", behave=(behave,), retries=0)
+    _, facts = run_panel(cases, judges, tmp_path)
+    assert facts["a"]["permanent"] == permanent
+    with pytest.raises(MedunlearnError) as missing:
+        refuse_unfinished(run_panel(cases, judges, tmp_path)[0].judgements, facts)
+    assert next_step(permanent) in str(missing.value)
+    assert next_step(not permanent) not in str(missing.value)
 
 
 def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:

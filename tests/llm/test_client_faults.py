@@ -65,9 +65,10 @@ def test_json_in_wrappings_is_taken_at_once(connect: Make, label: Make, behaviou
     assert server.count == 1
 
 
-def test_a_server_that_refuses_schemas_is_asked_in_words(connect: Make, label: Make) -> None:
+@pytest.mark.parametrize("behaviour", ["no_schema", "no_schema_500"])
+def test_a_server_that_refuses_schemas_is_asked_in_words(connect: Make, label: Make, behaviour: str) -> None:
     answer = json.dumps({"label": "Other", "reason": "none"})
-    server, client = connect(server=FakeServer(["no_schema"], answer=lambda body: answer), concurrency=1)
+    server, client = connect(server=FakeServer([behaviour], answer=lambda body: answer), concurrency=1)
     outcomes = list(client.stream([label(n) for n in range(3)]))
     assert [outcome.value for outcome in outcomes] == [json.loads(answer)] * 3
     assert ["response_format" in body for body, _ in server.seen] == [True, False, False, False]
@@ -128,6 +129,15 @@ def test_a_server_that_hangs(connect: Make, label: Make, limit: dict[str, float]
     assert 0.2 <= time.perf_counter() - start < 2
     # It may be billed: its worst case is counted, and marked as an estimate.
     assert outcome.usage.estimated_tokens > 100
+    _, client = connect("hang", retries=0, **limit)
+    assert f"{next(iter(limit))} is 0.2" in client.ask(label()).reason
+
+
+def test_a_slow_answer_has_the_whole_time(connect: Make, label: Make) -> None:
+    """Answers come whole, so that the wait for the first byte is the wait for the answer."""
+    _, client = connect("hang", retries=0, total_seconds=0.2)
+    assert client.settings.read_seconds is None
+    assert "total_seconds is 0.2" in client.ask(label()).reason
 
 
 @pytest.mark.parametrize("behaviour", ["huge", "gzip"])

@@ -21,9 +21,12 @@ PAGE = Page.read("servers.md", "Rehearse without a model", "A benchmark from not
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = PAGE.blocks("python")
-    command = PAGE.commands[0]
+    command = "python -m medunlearn.judging.rehearsal --port 8000"
+    assert f"`{command}`" in PAGE.text
     words = [sys.executable, *shlex.split(command)[1:-1], "0"]  # any free port instead of 8000
     monkeypatch.chdir(tmp_path)
+    run_line(PAGE.commands[0])
+    assert Benchmark.load(tmp_path / "rehearsed").undecided
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

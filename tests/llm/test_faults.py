@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from medunlearn.llm.faults import AttemptError, backoff, clean_words, fault_of_status, retry_after
+from medunlearn.llm.faults import AttemptError, backoff, clean_words, fault_of_status, next_step, retry_after
 
 REPEATED = "(its words repeat the prompt, and are left out)"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -58,6 +58,39 @@ def test_a_server_without_schemas_is_told_from_other_refusals() -> None:
     assert of(422, "Invalid schema for guided decoding").refuses_schema
     assert not of(400, "temperature is not supported").refuses_schema
     assert not of(500, "schema").refuses_schema
+
+
+def test_a_schema_refused_as_an_internal_error_is_told_from_overload() -> None:
+    """llama-cpp-python answers 500 where it does not know the type of a response_format."""
+    words = "[{'loc': ('body', 'response_format', 'type'), 'msg': \"Input should be 'text' or 'json_object'\"}]"
+    fault = of(500, words)
+    assert (fault.refuses_schema, fault.again) == (True, True)
+    assert "structured=prompt" in fault.reason
+    assert "structured=prompt" not in of(500, "out of memory").reason
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Authentication Error, No api key passed in."),
+        (500, "Authentication Error, Invalid proxy server token passed"),
+        (403, "API key not valid"),
+        (400, "AuthenticationError: OpenAIException - Incorrect API key provided: sk-1***"),
+    ],
+)
+def test_a_proxys_words_on_a_key_end_the_run(status: int, message: str) -> None:
+    fault = of(status, message)
+    assert (fault.again, fault.ends_run, fault.permanent) == (False, True, True)
+    assert "api_key_env" in fault.reason
+
+
+def test_what_the_same_command_cannot_mend() -> None:
+    permanent = [of(status).permanent for status in (400, 401, 404, 307, 413, 422)]
+    assert permanent == [True] * 6
+    assert not any(of(status).permanent for status in (402, 408, 429, 500, 503))
+    assert next_step(True) != next_step(False)
+    # Our words and the server's do not run into each other.
+    assert of(401, "Invalid API Key 401").reason.endswith("Invalid API Key 401.")
 
 
 @pytest.mark.parametrize(

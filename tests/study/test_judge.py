@@ -17,6 +17,7 @@ import medunlearn as mu
 from medunlearn.config import EvaluateSettings, JudgeSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, ModelError, SourceError
+from medunlearn.judging.controls import control_cases
 from medunlearn.judging.judges import judges_of
 from medunlearn.judging.panel_run import JudgingRun, gather_material
 from medunlearn.judging.rated_responses import METRICS
@@ -28,6 +29,8 @@ from medunlearn.study.judging_jobs import job
 
 VALID = {"clear": True, "correct": True, "derivable": True, "meaningful": True, "valid": True}
 RATINGS = {"a": 8, "b": 6}
+CONTROLS = {task: len(control_cases(task)) for task in ("label", "question", "factuality")}
+"""Requests per judge besides those about the cases."""
 
 
 def opinion(body: dict[str, Any]) -> str:
@@ -56,7 +59,7 @@ def test_questions_of_a_benchmark(hospital: Benchmark, serve: Callable[..., Any]
     server = serve()
     how = {"llm": entries(server, "a", "b"), "task": "question", "limit": 5, "replicates": 20, "quiet": True}
     judged = mu.judge(hospital, out=tmp_path / "out", **how)
-    assert server.count == 20
+    assert server.count == 20 + 2 * CONTROLS["question"]
     info = judged.run.info
     assert (info["verb"], info["status"], info["label"]) == ("judge", "complete", "judged questions")
     assert info["results"]["outcomes"] == {"a": {"answered": 10}, "b": {"answered": 10}}
@@ -72,7 +75,7 @@ def test_questions_of_a_benchmark(hospital: Benchmark, serve: Callable[..., Any]
     assert again.run.info == info
     with pytest.raises(InputError, match=r"differs in limit: 5 there, 6 here; cases"):
         mu.judge(hospital, out=tmp_path / "out", **{**how, "limit": 6})
-    assert server.count == 20
+    assert server.count == 20 + 2 * CONTROLS["question"]
 
 
 def test_a_budget_stops_it_and_more_money_finishes_it(
@@ -87,12 +90,12 @@ def test_a_budget_stops_it_and_more_money_finishes_it(
     with pytest.raises(InputError, match="not complete"):
         JudgingRun.open(tmp_path / "out")
     judged = mu.judge(hospital, llm=entries(server, "a"), **how)
-    assert server.count == 20
+    assert server.count == 20 + CONTROLS["label"]
     assert judged.run.info["results"]["outcomes"] == {"a": {"answered": 20}}
     # Stopped and resumed, every table is what it would have been.
     whole = mu.judge(hospital, llm=entries(serve(), "a"), **{**how, "out": tmp_path / "whole"})
     tables = sorted(file.name for file in whole.run.folder.glob("*.parquet"))
-    assert tables == ["cases.parquet", "judgements.parquet", "panel.parquet", "verdicts.parquet"]
+    assert tables == [f"{name}.parquet" for name in ("cases", "controls", "judgements", "panel", "verdicts")]
     for name in tables:
         pd.testing.assert_frame_equal(judged.table(name), whole.table(name), check_exact=True)
 
@@ -105,22 +108,22 @@ def test_what_a_judge_did_not_answer_is_missing_and_can_be_asked_again(
     with pytest.raises(MedunlearnError, match="15 of 20 judgements are missing"):
         mu.judge(hospital, llm=entries(dying, "a", concurrency=1), **how)
     judged = mu.judge(hospital, llm=entries(gone, "a"), allow_missing=True, **how)
-    assert gone.count == 15
+    assert gone.count == 15 + CONTROLS["label"]
     panel = judged.table("panel.parquet")
     assert (panel["verdict"].notna().sum(), panel["reason"].notna().sum()) == (5, 15)
     assert "| a | failed |" in " ".join(judged.words.split())
     back, rest = serve(), {**how, "llm": entries(gone, "a")}
     assert mu.judge(hospital, allow_missing=True, **rest).run.info == judged.run.info
-    assert gone.count == 15
+    assert gone.count == 15 + CONTROLS["label"]
     # Without the permission the missing ones are asked.
     whole = mu.judge(hospital, **{**how, "llm": entries(back, "a")})
-    assert back.count == 15
+    assert back.count == 15 + CONTROLS["label"]
     assert whole.run.info.results["outcomes"] == {"a": {"answered": 20}}
     how, better = {**how, "out": tmp_path / "unusable"}, serve()
     judged = mu.judge(hospital, llm=entries(serve("wrong_schema"), "a", corrections=0), **how)
     assert judged.run.info.results["outcomes"] == {"a": {"invalid": 20}}
     judged = mu.judge(hospital, llm=entries(better, "a"), again=True, **how)
-    assert better.count == 20
+    assert better.count == 20 + CONTROLS["label"]
     assert judged.run.info.results["outcomes"] == {"a": {"answered": 20}}
 
 
@@ -130,7 +133,7 @@ def test_identified_records_stay_here(hospital: Benchmark, tmp_path: Path) -> No
         mu.judge(hospital, llm=away, task="label", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     plan = job(hospital, judges_of(away), JudgeSettings(), "label", out=tmp_path / "out").plan()
-    assert (plan.decisions["a"].allowed, plan.estimates["a"].requests) == (False, 20)
+    assert (plan.decisions["a"].allowed, plan.estimates["a"].requests) == (False, 20 + CONTROLS["label"])
     assert not (tmp_path / "out").exists()
     # Nobody said that a table is open: it counts as credentialed.
     table = tmp_path / "t.csv"
@@ -198,12 +201,12 @@ def test_factuality_goes_into_the_scores(
         mu.judge(evaluated.run, **how)
     how["allow_broken"] = True
     asked = job(evaluated.run, judges_of(how["llm"]), JudgeSettings(allow_broken=True), benchmark=hospital)
-    assert {one.requests for one in asked.plan().estimates.values()} == {32}
+    assert {one.requests for one in asked.plan().estimates.values()} == {32 + CONTROLS["factuality"]}
     # A response may hold an identifier of any record.
     every = {i.value for record in hospital.records for i in record.identifiers}
     assert {*(asked.material.cases[0].identifiers or ())} == every
     judged = mu.judge(evaluated.run, **how)
-    assert server.count == 64
+    assert server.count == 64 + 2 * CONTROLS["factuality"]
     assert {one.requests for one in asked.plan().estimates.values()} == {0}
     after = Evaluated.find(evaluated.run)
     new = after.scores[after.scores["measure"].isin(["factuality", "gen_score"])]
@@ -221,13 +224,13 @@ def test_factuality_goes_into_the_scores(
     assert set(judged.table("ratings.parquet")["judge"]) == {"a", "b", "panel"}
     # Twice is once.
     mu.judge(evaluated.run, **how)
-    assert server.count == 64
+    assert server.count == 64 + 2 * CONTROLS["factuality"]
     pd.testing.assert_frame_equal(Evaluated.find(evaluated.run).scores, after.scores, check_exact=True)
     # Another evaluation of the same responses costs nothing to judge.
     evaluation = {"split": "random_10", "replicates": 30, "limit": 2, "max_new_tokens": 4}
     evaluate_one(evaluated.run, hospital, check(EvaluateSettings, evaluation), quiet=True)
     mu.judge(evaluated.run, **how)
-    assert server.count == 64
+    assert server.count == 64 + 2 * CONTROLS["factuality"]
     report = mu.report([evaluated.run], out=evaluated.run.folder / "report", benchmark=hospital)
     assert "Gen Score" in (report.parent / "report.md").read_text()
 

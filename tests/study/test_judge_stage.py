@@ -19,7 +19,7 @@ from medunlearn.probes.keyword_stage import find_keywords, interpreter_problem
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.experiment import plan
-from medunlearn.study.judge_stage import REHEARSAL_URL, judge_all, judge_section, judged_runs
+from medunlearn.study.judge_stage import judge_all, judge_section, judged_runs
 
 DRAWS = {"replicates": 20}
 
@@ -41,7 +41,8 @@ def test_ratings_go_into_the_scores_and_verdicts_beside_the_report(
     assert judge_all(stage, hospital, tmp_path, [model], quiet=True, say=said.append) == []
     assert len(said) == 2
     measures = set(Evaluated(model.run, Run.open(model.record.folder)).table["measure"])
-    assert {"factuality", "gen_score", "rouge_l"} <= measures
+    assert {"factuality.drawn", "gen_score.drawn", "rouge_l"} <= measures
+    assert not {"factuality", "gen_score"} & measures
     (panel,) = judged_runs(tmp_path)
     assert panel.panel.task.name == "question"
     assert len(panel.panel.cases) == 4
@@ -89,7 +90,7 @@ def test_keys_with_dots_are_those_of_the_section() -> None:
     assert (stage.tasks["factuality"].limit, stage.tasks["factuality"].seed) == (3, 7)
     rehearsed = judge_section({"llm": [{"base_url": "rehearsal", "model": "r"}], "label": {}}, {})
     assert rehearsed is not None
-    assert rehearsed.judges[0].settings.base_url == REHEARSAL_URL
+    assert rehearsed.judges[0].settings.base_url == "rehearsal"
 
 
 def test_a_server_that_may_not_have_the_data_is_refused_before_anything_trains(

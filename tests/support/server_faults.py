@@ -126,6 +126,13 @@ def _no_schema(body: dict[str, Any], said: str) -> Answer:
     return http(200, completion(body, said))
 
 
+def _no_schema_500(body: dict[str, Any], said: str) -> Answer:
+    """llama-cpp-python's refusal."""
+    if "response_format" in body:
+        return http(500, {"error": {"message": "[{'loc': ('body', 'response_format', 'type')}]"}})
+    return http(200, completion(body, said))
+
+
 def _parrot(body: dict[str, Any], said: str) -> Answer:
     return http(400, {"error": {"message": f"cannot make sense of: {body['messages'][-1]['content']}"}})
 
@@ -148,6 +155,7 @@ _WHOLE: dict[str, Callable[[dict[str, Any], str], Answer]] = {
     "error_in_200": lambda body, said: http(200, {"error": {"message": "the engine died"}}),
     "parrot": _parrot,
     "no_schema": _no_schema,
+    "no_schema_500": _no_schema_500,
     "hang": lambda body, said: HANG,
     "reset": lambda body, said: CLOSE,
     "half_closed": _half_closed,

@@ -12,10 +12,12 @@ import pandas as pd
 
 from medunlearn.attacks import attack_class, expand, families, families_of
 from medunlearn.attacks.attack_protocol import AttackFamily
+from medunlearn.data.origins import is_drawn, read_provenance, why_undecided
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import Evaluated, joined, reference_of
+from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -71,12 +73,13 @@ class Attacked:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """The score table of this family: an item per document (membership) or a question (the others)."""
-        return self.family.own_scores(read_scores(self.record.folder))
+        return self.family.own_scores(with_drawn_names(read_scores(self.record.folder), self.run, self.record))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals, as the family's ``results.py`` summarizes its scores."""
-        return read_frame(self.record.folder / self.family.summary_file, ("value", "low", "high"))
+        summary = read_frame(self.record.folder / self.family.summary_file, ("value", "low", "high"))
+        return with_drawn_names(summary, self.run, self.record) if "measure" in summary else summary
 
     @cached_property
     def subjects(self) -> pd.DataFrame:
@@ -218,16 +221,25 @@ class Attacks:
     @property
     def caveats(self) -> tuple[str, ...]:
         """Warnings to read before the readings."""
+        drawn = self.undecided
+        first = (f"{drawn[0].upper()}{drawn[1:]}: no number here decides anything.",) if drawn else ()
         if self.reference is not None:
-            return self.reference.caveats
-        return (UNCHECKED,) if {"target", "retrained"} <= {model.run.role for model in self.models} else ()
+            return (*first, *self.reference.caveats)
+        unchecked = {"target", "retrained"} <= {model.run.role for model in self.models}
+        return (*first, UNCHECKED) if unchecked else first
+
+    @property
+    def undecided(self) -> str:
+        """Reason why nothing may be read, if the benchmark's labels, texts or questions were drawn at random."""
+        facts = (model.record.info.results.get("benchmark") or {} for model in self.models)
+        return next(filter(None, (why_undecided(read_provenance(one.get("provenance"))) for one in facts)), "")
 
     def table(self) -> pd.DataFrame:
         """Summaries of all models, with ``model`` and ``role``; empty if there was no attack of this family.
 
         Recovery attacks have ``reading``, the words of
         :data:`medunlearn.attacks.recovery.recovery_results.READINGS`, of unlearned models. Nothing is read of a
-        broken model or state, or against a retrained model that is not a reference.
+        broken model or state, against a retrained model that is not a reference, or of what was drawn.
 
         Membership also has ``reading``, of the areas of unlearned models: ``over-forgotten`` where the area lies
         below the retrained model's (its interval of the difference leaves 0 out), ``still leaks`` where it lies
@@ -242,8 +254,9 @@ class Attacks:
         return table.assign(reading=pd.Series(readings, dtype="string"))
 
     def _read(self, row: Mapping[Any, Any]) -> str | None:
-        """Reading of a row of an unlearned model that is not broken."""
-        is_readable = row["role"] == "unlearned" and not self.problems[row["model"]]
+        """Reading of a row of an unlearned model that is not broken, of numbers that were not drawn."""
+        is_drawn_row = bool(self.undecided) or is_drawn(str(row.get("measure", "")))
+        is_readable = row["role"] == "unlearned" and not self.problems[row["model"]] and not is_drawn_row
         return self.family.read(self, row) if is_readable else None
 
     @property

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 
 from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
+from medunlearn.data.origins import REHEARSAL, any_drawn, is_rehearsal_model, marked, read_provenance
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.writing import Reject, estimate_task
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
+from medunlearn.llm.faults import next_step
 
 RESPONSES = "judge"
 """Subfolder of the judge's responses."""
@@ -98,8 +100,11 @@ class AuditJudge:
         with Store.existing(self.folder) as store:
             return estimate_task(task, sources, self.settings, store, again=self.again)
 
-    def refuse_missing(self, rejects: Sequence[Reject], noun: str) -> None:
+    def refuse_missing(self, rejects: Sequence[Reject], noun: str, *, permanent: bool = False) -> None:
         """Call this after the responses are saved.
+
+        Args:
+            permanent: a request would fail again until settings change.
 
         Raises:
             MedunlearnError: a response is missing that another run may get, unless that is allowed.
@@ -107,9 +112,19 @@ class AuditJudge:
         if rejects and not self.allow_missing:
             raise MedunlearnError(
                 f"{len(rejects)} {noun} have no answer from {self.name}: {rejects[0].reason.rstrip('.?')}. "
-                "Received answers are stored. Run the same command again to request the rest, or finish without "
-                "them: --allow-missing."
+                f"Received answers are stored. {next_step(permanent)}, or finish without them: --allow-missing."
             )
+
+
+def named_judge(name: str, records: object) -> str:
+    """Name of a judge for tables, marked if its answers were drawn at random.
+
+    Args:
+        records: its provenance as written; None in files of older versions.
+    """
+    entries = read_provenance(records)
+    is_drawn = any_drawn(entries) or (not entries and is_rehearsal_model(name))
+    return marked(name) if is_drawn else name
 
 
 def audit_judge(
@@ -124,7 +139,7 @@ def audit_judge(
     again: bool = False,
     allow_missing: bool = False,
 ) -> AuditJudge:
-    """The judge behind an address.
+    """The judge behind an address; ``rehearsal`` draws its answers at random.
 
     Args:
         data_use, records: source of the prompts, for the guard.
@@ -135,9 +150,9 @@ def audit_judge(
         ConfigError: no model's name, or wrong settings of the server.
         RemoteRefusedError: the guard refuses.
     """
-    if model is None:
+    if model is None and url != REHEARSAL:
         raise ConfigError(["--llm.model is missing: the model to ask at --llm"])
-    settings = check(ServerSettings, {**(overrides or {}), "base_url": url, "model": model})
+    settings = check(ServerSettings, {**(overrides or {}), "base_url": url, "model": model or REHEARSAL})
     decision = decide(settings.base_url, data_use=data_use, records=records, permitted=permitted)
     return AuditJudge(settings, decision.enforce(), folder / RESPONSES, again, allow_missing)
 

@@ -20,6 +20,7 @@ from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import Message, ServerSettings, decide
+from medunlearn.llm.faults import next_step
 from medunlearn.models.ancestry import model_use
 from medunlearn.sources.corpus import Corpus
 
@@ -229,8 +230,7 @@ class ServedModel:
             first = next(iter(lacking.reasons.values()))
             raise MedunlearnError(
                 f"{len(lacking.reasons)} of {len(job.keys())} responses are missing: {first} Received responses "
-                "are stored. Run the same command again to request the rest, or finish without them: "
-                "--allow-missing."
+                f"are stored. {next_step(lacking.permanent)}, or finish without them: --allow-missing."
             )
         return lacking.reasons
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, records
 from medunlearn.cli.result_tables import by_model, paper_view, warn_of_broken
+from medunlearn.data.origins import NOTE, is_drawn
 from medunlearn.errors import MedunlearnError
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _measures(output: Output, table: pd.DataFrame, models: Iterable[Any]) -> Non
     subjects = table.groupby("side", sort=False)["n_subjects"].max().items()
     sizes = ", ".join(f"{side} {n_subjects}" for side, n_subjects in subjects)
     output.line(f"Intervals: 95%, over subjects ({sizes}); none of fewer than five.")
+    if any(map(is_drawn, table["measure"].unique())):
+        output.line(NOTE)
 
 
 def build(result: Benchmark, output: Output, *, out: str) -> None:
@@ -57,6 +60,8 @@ def build(result: Benchmark, output: Output, *, out: str) -> None:
         return
     counts = ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in result.counts().items())
     output.say(f"{out}: {counts}")
+    if reason := result.undecided:
+        output.say(f"{reason[0].upper()}{reason[1:]}: no number on this benchmark decides anything")
     if skipped := result.notes.get("skipped rows"):
         output.say(f"{len(skipped)} rows were left out; they are listed in {Path(out) / 'benchmark.yaml'}")
     for reason, n in result.notes.get("notes left out", {}).items():
@@ -158,6 +163,8 @@ def evaluate(result: Any, output: Output, *, benchmark: str) -> None:
     facts, health = {"table": table, "comparisons": result.comparisons}, {"health": result.problems}
     facts |= {"private": result.private_table(), "image_control": result.image_control}
     refused = {} if result.reference is None else {"reference": list(result.reference.reasons)}
+    if reason := next((model.undecided for model in result.models if model.undecided), ""):
+        refused |= {"drawn": [reason]}
     if output.data(
         lambda: {name: part.to_dict("records") for name, part in facts.items()} | health | refused | {**paper.data}
     ):
@@ -200,6 +207,7 @@ def score(result: Any, output: Output) -> None:
     if not output.data(lambda: {"table": result.summary.to_dict("records"), "health": problems}):
         warn_of_broken(output, problems)
         _measures(output, result.summary.assign(model=result.run.label), [result])
+        output.line(*([f"No number here decides anything: {result.undecided}."] if result.undecided else []))
         _extractor(output, [result])
 
 

@@ -10,7 +10,10 @@ from medunlearn.verb import Verb
 
 CALLS, SHOW, CONFIG = "medunlearn.cli.calls", "medunlearn.cli.show", "medunlearn.config"
 AUDITS, IDENTIFIERS, REQUESTS = f"{SHOW}_audits", "audit identifiers", f"{SHOW}_requests"
-LLM = "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/servers.md."
+LLM = (
+    "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/servers.md. --llm rehearsal "
+    "asks none: answers are drawn at random, and decide nothing."
+)
 
 
 _VERBS = (

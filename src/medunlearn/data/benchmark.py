@@ -21,6 +21,7 @@ from medunlearn.data.card import card
 from medunlearn.data.checks import content_problems
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.origins import Provenance, read_provenance, why_undecided, written_by
 from medunlearn.data.records import FOLDS, KINDS, SIDES, Fold, Kind, Question, Record, Side
 from medunlearn.data.splits import Split, request
 from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits
@@ -31,6 +32,8 @@ MANIFEST = "benchmark.yaml"
 TABLES = ("records.parquet", "questions.parquet", "splits.parquet")
 TITLES = "titles.parquet"
 """Titles of the records, where they have some."""
+PROVENANCE = "provenance"
+"""Key of the manifest's notes with the origins of labels, texts and questions."""
 _KEYS: Mapping[str, type] = {
     "name": str, "schema_version": int, "builder": str, "seed": int, "source": str, "licence": str,
     "data_use": str, "levels": list, "subject_level": str, "counts": dict, "notes": dict, "sha256": dict,
@@ -187,7 +190,32 @@ class Benchmark:
             "counts": self.counts(),
             "fingerprint": self.fingerprint,
             "invented": bool(self.notes.get("invented")),
+            "provenance": [entry.to_json() for entry in self.provenance],
+            "remarks": [str(remark) for remark in self.notes.get("remarks") or ()],
         }
+
+    @cached_property
+    def provenance(self) -> tuple[Provenance, ...]:
+        """Language models that wrote labels, texts and questions; empty if none did."""
+        recorded = read_provenance(self.notes.get(PROVENANCE))
+        return recorded or written_by(dict.fromkeys(question.provenance for question in self.questions))
+
+    @property
+    def undecided(self) -> str:
+        """Reason why no number on this benchmark decides anything, if parts were drawn at random; else empty."""
+        return why_undecided(self.provenance)
+
+    def refuse_drawn(self, use: str) -> None:
+        """Refuse a use that decides something, on a benchmark with drawn parts.
+
+        Raises:
+            InputError: labels, texts or questions were drawn at random.
+        """
+        if self.undecided:
+            raise InputError(
+                f"{use} cannot rest on the benchmark {self.name!r}: {self.undecided}. Build it with a model "
+                "(--llm URL --llm.model NAME), or from templates."
+            )
 
     def save(self, folder: Path | str) -> Path:
         """Write the folder: all files are complete before the first is renamed into place, the manifest last.

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from medunlearn.data.escaping import markdown_cell, markdown_line
+from medunlearn.data.origins import read_provenance
 from medunlearn.data.records import Side
 from medunlearn.data.splits import Split
 from medunlearn.terminal import printable_line
@@ -29,9 +30,10 @@ def card(manifest: Mapping[str, Any], splits: Iterable[tuple[Split, Mapping[Side
     rows = _rows(
         (f"`{split.name}`", split.level, f"{sizes['forget']:,}", f"{sizes['retain']:,}") for split, sizes in splits
     )
-    notes = "\n".join(
-        markdown_line(f"- {name.replace('_', ' ')}: {value}") for name, value in manifest["notes"].items()
-    )
+    about = dict(manifest["notes"])
+    origins = read_provenance(about.pop("provenance", ()))
+    lines = [*map(str, origins), *(f"{name.replace('_', ' ')}: {value}" for name, value in about.items())]
+    notes = "\n".join(markdown_line(f"- {line}") for line in lines)
     levels, subject = markdown_line(" > ".join(manifest["levels"])), markdown_line(manifest["subject_level"])
     return f"""---
 {yaml.safe_dump(head, sort_keys=False, allow_unicode=True).strip()}

@@ -36,11 +36,13 @@ class Lacking:
 
     Attributes:
         reasons: (probe id, decoding's name, sample) -> reason, without any text.
+        permanent: a request would fail again until settings change.
         may_come: number of them that a rerun may resolve: server or network failed, or the request was never sent.
     """
 
     reasons: dict[tuple[str, str, int], str]
     may_come: int
+    permanent: bool = False
 
 
 def continue_on_server(
@@ -72,6 +74,7 @@ def continue_on_server(
     stored, budget = store.read(), Budget(settings)
     reasons: dict[tuple[str, str, int], str] = {}
     counts: Counter[str] = Counter()
+    permanent = False
     with Store(folder) as answers:
         for decoding in decodings:
             many = range(samples if decoding.draws else 1)
@@ -103,8 +106,9 @@ def continue_on_server(
                             prompt, sample = pending[outcome.id]
                             reasons[prompt.key, decoding.name, sample] = outcome.reason or outcome.status
                             counts[outcome.status] += 1
+                            permanent |= outcome.permanent
                     advance(len(batch))
-    return Lacking(reasons, counts["failed"] + counts["not_sent"])
+    return Lacking(reasons, counts["failed"] + counts["not_sent"], permanent)
 
 
 def _request(name: str, prompt: ServerPrompt, sample: int, decoding: Decoding, seed: int, most: int) -> Request:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import check, read_yaml
+from medunlearn.data.origins import REHEARSAL
 from medunlearn.errors import ConfigError
 from medunlearn.llm.server_settings import ServerSettings
 
@@ -86,11 +87,13 @@ def panel_of(entries: Sequence[Any], overrides: Mapping[str, Any] | None = None)
 
 
 def judges_of(llm: Llm, model: str | None = None, overrides: Mapping[str, Any] | None = None) -> list[Judge]:
-    """Judges from an address and a model, from a YAML file, or from a list of settings.
+    """Judges from an address and a model, from ``rehearsal``, from a YAML file, or from a list of settings.
 
     Raises:
         ConfigError: an address without a model, a file with a model, and all mistakes in the settings.
     """
+    if llm == REHEARSAL:
+        return panel_of([{"base_url": REHEARSAL, "model": model or REHEARSAL}], overrides)
     if isinstance(llm, str) and llm.startswith(("http://", "https://")):
         if model is None:
             raise ConfigError(["--llm.model is missing: the model to ask at --llm"])

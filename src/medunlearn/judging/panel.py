@@ -32,8 +32,18 @@ COLUMNS: dict[str, Any] = {
     "key": "str",
     "prompt_tokens": "int64",
     "answer_tokens": "int64",
+    "drawn": "bool",
 }
-"""A judgement: ``verdict``, ``reasoning`` and ``detail`` (JSON) are of an answer; else ``reason`` says why not."""
+"""A judgement: ``verdict``, ``reasoning`` and ``detail`` (JSON) are of an answer; else ``reason`` says why not.
+``drawn``: a rehearsal drew it at random.
+"""
+VERDICTS_ON = {
+    "label": "verdicts on labels",
+    "question": "verdicts on questions",
+    "document": "verdicts on documents",
+    "factuality": "factuality ratings",
+}
+"""Task -> what its judges give, in words."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,10 @@ def ask(
         with Client(judge.settings, decisions[judge.name], store=store, again=again) as client:
             stream = client.stream(material.requests(), what=f"{judge.name}: judging", total=n_cases, quiet=quiet)
             rows += [_row(material.task, judge, outcome) for outcome in stream]
-            facts[judge.name] = client.facts()
+            origin = client.provenance(
+                VERDICTS_ON[material.task.name], material.task.version, material.task.prompt_sha256
+            )
+            facts[judge.name] = {**client.facts(), "provenance": origin.to_json()}
     place = {case.case_id: number for number, case in enumerate(material.cases)}
     order = {judge.name: number for number, judge in enumerate(judges)}
     rows.sort(key=lambda row: (place[row["case_id"]], order[row["judge"]]))
@@ -127,4 +140,5 @@ def _row(task: JudgingTask, judge: Judge, outcome: Outcome) -> dict[str, Any]:
         "key": outcome.key,
         "prompt_tokens": outcome.usage.prompt_tokens,
         "answer_tokens": outcome.usage.answer_tokens,
+        "drawn": outcome.drawn,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, use_of_file
+from medunlearn.data.origins import Provenance, any_drawn, is_rehearsal_model
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, sha256_of_json, write_frames, write_text
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -29,12 +31,14 @@ from medunlearn.judging.cases import (
     sample_per_subject,
     to_cases,
 )
+from medunlearn.judging.controls import ask_controls, control_counts, control_material
 from medunlearn.judging.judges import Judge
-from medunlearn.judging.panel import JudgingMaterial, ask
+from medunlearn.judging.panel import VERDICTS_ON, JudgingMaterial, ask
 from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.sections import panel_sections, panel_words, people_sections
 from medunlearn.judging.tasks import JudgingCase, JudgingTask, get_task
 from medunlearn.llm.estimate import CostEstimate, estimate
+from medunlearn.llm.faults import next_step
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.requests import UNFINISHED
 from medunlearn.llm.store import Store
@@ -51,7 +55,7 @@ FROM_BENCHMARK = {"label": label_cases, "document": document_cases}
 
 CASES, JUDGEMENTS, PANEL_FILE = "cases.parquet", "judgements.parquet", "panel.parquet"
 VERDICTS, RATINGS, AGREEMENT = "verdicts.parquet", "ratings.parquet", "agreement.parquet"
-CRITERIA, WORDS = "criteria.parquet", "judged.md"
+CRITERIA, WORDS, CONTROLS = "criteria.parquet", "judged.md", "controls.parquet"
 LABELS, PEOPLE, CONFUSION, PEOPLE_WORDS = "labels.parquet", "people.parquet", "confusion.parquet", "people.md"
 
 
@@ -79,8 +83,21 @@ class JudgingRun:
         inputs, config = self.run.info["inputs"], self.run.info["config"]
         task = _with_prompt(inputs["task"], JudgeSettings.model_validate({"prompt": config.get("prompt")}))
         cases = to_cases(read_frame(self.run.folder / CASES, ("case_id", "subject", "group", *task.shows)), task)
-        judgements = self.table(JUDGEMENTS)
-        return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
+        judges, draws = list(inputs["judges"]), (config["replicates"], config["seed"])
+        return JudgePanel(
+            task, cases, judges, self.table(JUDGEMENTS), *draws, self.table(CONTROLS), self.provenance
+        )
+
+    @property
+    def provenance(self) -> tuple[Provenance, ...]:
+        """Origin of each judge's verdicts; for a run of an older version, what its record has."""
+        task = str(self.run.info["inputs"]["task"])
+        return tuple(_provenance(task, facts) for facts in self.run.info["results"]["judges"].values())
+
+    @property
+    def drawn(self) -> bool:
+        """True if any judge's verdicts were drawn at random."""
+        return any_drawn(self.provenance)
 
     @property
     def is_whole(self) -> bool:
@@ -103,6 +120,14 @@ class JudgingRun:
         measured = self.table(PEOPLE)
         people = [] if measured.empty else people_sections(self.panel, self.table(CONFUSION), measured)
         return [*panel_sections(self.panel), *people]
+
+
+def _provenance(task: str, facts: Mapping[str, Any]) -> Provenance:
+    """Origin of a judge's verdicts, from its facts; those of an older version name the model alone."""
+    if isinstance(entry := facts.get("provenance"), Mapping):
+        return Provenance.of(entry)
+    model = str((facts.get("settings") or {}).get("model", ""))
+    return Provenance(VERDICTS_ON.get(task, task), model, drawn=True if is_rehearsal_model(model) else None)
 
 
 def split_runs(runs: Sequence[Run]) -> tuple[list[Run], list[JudgingRun]]:
@@ -187,9 +212,13 @@ def plan(
     again: bool = False,
 ) -> JudgingPlan:
     """Count the requests of a judging run and their cost; sends and writes nothing."""
+    controls = control_material(material)
     with Store.existing(store_folder) as store:
         estimates = {
-            judge.name: estimate(material.requests(), judge.settings, store, again=again) for judge in judges
+            judge.name: estimate(
+                chain(material.requests(), controls.requests()), judge.settings, store, again=again
+            )
+            for judge in judges
         }
     return JudgingPlan(estimates, material.decisions(judges, permitted=permitted))
 
@@ -250,16 +279,31 @@ def judge(
         for name in (PEOPLE, CONFUSION, PEOPLE_WORDS):
             (out / name).unlink(missing_ok=True)  # they compare people with the judgements before these
         if not allow_missing:
-            _refuse_unfinished(judgements, facts)
+            refuse_unfinished(judgements, facts)
+        with recording.stage("ask controls"), Store(store_folder or out / "llm") as store:
+            controls, of_controls = ask_controls(material, judges, decisions, store, again=again)
+        for name, counts in control_counts(controls).items():
+            facts[name]["provenance"]["controls"] = counts
+        recording.info["results"]["controls"] = of_controls
+        _write_tables(out, {CONTROLS: controls})
         with recording.stage("count"):
-            names = [judge.name for judge in judges]
-            panel = JudgePanel(material.task, material.cases, names, judgements, settings.replicates, settings.seed)
+            panel = JudgePanel(
+                material.task,
+                material.cases,
+                [judge.name for judge in judges],
+                judgements,
+                settings.replicates,
+                settings.seed,
+                controls,
+                tuple(_provenance(material.task.name, fact) for fact in facts.values()),
+            )
             _write_tables(out, _tables_of(panel))
             write_text(out / WORDS, panel_words(panel))
     return JudgingRun(Run.open(out))
 
 
-def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+def refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+    """Raise a MedunlearnError if judges were not reached about some cases, with what helps."""
     missing = judgements[judgements["status"].isin(UNFINISHED)]
     if missing.empty:
         return
@@ -267,7 +311,8 @@ def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> No
     why = sorted(halted) or [f"{row['judge']}: {row['reason']}" for row in missing.head(1).to_dict("records")]
     raise MedunlearnError(
         f"{len(missing)} of {len(judgements)} judgements are missing ({'; '.join(why)}). All others are stored. "
-        "Run the same command again to request only these, or add --allow-missing to continue without them."
+        f"{next_step(any(fact['permanent'] for fact in facts.values()))}, or add --allow-missing to continue "
+        "without them."
     )
 
 

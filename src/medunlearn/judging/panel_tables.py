@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from medunlearn.data.origins import Provenance, any_drawn
 from medunlearn.judging.judges import PANEL
 from medunlearn.judging.rater_agreement import AGREEMENT_COLUMNS, agreement_row, pair_rows
 from medunlearn.judging.tasks import JudgingCase, JudgingTask
@@ -43,6 +44,10 @@ class JudgePanel:
     """Judgements of a panel (:func:`medunlearn.judging.panel.ask`), input of all tables.
 
     Cases and judges are in the order of the tables; replicates and seed belong to the bootstrap over subjects.
+
+    Attributes:
+        controls: judgements of the control cases (:mod:`medunlearn.judging.controls`); empty if none were asked.
+        provenance: one entry per judge; empty if it was not recorded.
     """
 
     task: JudgingTask
@@ -51,6 +56,13 @@ class JudgePanel:
     judgements: pd.DataFrame
     replicates: int = 1000
     seed: int = 0
+    controls: pd.DataFrame = field(default_factory=pd.DataFrame)
+    provenance: tuple[Provenance, ...] = ()
+
+    @property
+    def drawn(self) -> bool:
+        """True if any judge's verdicts were drawn at random."""
+        return any_drawn(self.provenance)
 
     @property
     def bootstrap(self) -> dict[str, Any]:

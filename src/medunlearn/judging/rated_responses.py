@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
+from medunlearn.data.origins import drawn_name, real_name
 from medunlearn.data.records import Question
 from medunlearn.data.storage import write_frames
 from medunlearn.errors import InputError
@@ -31,13 +32,13 @@ from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
 from medunlearn.models.health import refuse_broken
 from medunlearn.results.evaluated import SUMMARY, Evaluated, summarize_evaluation
+from medunlearn.results.rated import FOLDER, JUDGED, RATED
 from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import FILE as SCORES
 from medunlearn.results.scores import measured
 
 TASK = "factuality"
-METRICS = ("factuality", "gen_score", "gen_score.failed_zero")
-FOLDER = "judgements"
+METRICS = RATED
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,11 @@ def judgements_of(panel: pd.DataFrame) -> dict[str, Judgement]:
     }
 
 
+def rated_measures(judged: JudgingRun) -> list[str]:
+    """Names of the measures that a judging run scores: those of drawn ratings have names of their own."""
+    return [drawn_name(name) if judged.drawn else name for name in METRICS]
+
+
 def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -> None:
     """Add the judged metrics to the evaluation's scores and summary, replacing earlier ones."""
     judgements = judgements_of(judged.table(PANEL_FILE))
@@ -149,15 +155,15 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
         )
         for name, side in zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True)
     ]
-    new = score(items, [get_metric(name) for name in METRICS])
+    new = score(items, [get_metric(name) for name in rated_measures(judged)])
     labels = evaluated.table.drop(columns=["measure", "value", "reason"]).drop_duplicates("item")
-    old = evaluated.table[~evaluated.table["measure"].isin(METRICS)]
+    old = evaluated.table[~evaluated.table["measure"].map(real_name).isin(METRICS)]
     scores = pd.concat([old, measured(new, labels)], ignore_index=True)
     config, folder = evaluated.record.info["config"], evaluated.record.folder
     summary = summarize_evaluation(scores, replicates=config["replicates"], seed=config["seed"])
     write_frames(folder, {SCORES: scores, SUMMARY: summary})
     where = str(judged.run.folder.relative_to(evaluated.run.folder))
-    evaluated.record.info.results["judged"] = where
+    evaluated.record.info.results[JUDGED] = where
     evaluated.record.info.with_tables(folder).write(folder)
 
 

@@ -1,10 +1,12 @@
 """Offline rehearsal server: answers every prompt of builds and judges in a form that passes their checks.
 
+Every command that takes a server's address takes ``--llm rehearsal``, and asks none. For other clients a server:
+
     python -m medunlearn.judging.rehearsal --port 8000
 
-Then run any command with ``--llm http://127.0.0.1:8000/v1 --llm.model rehearsal``. Texts come from the grammar of
-:mod:`medunlearn.synthetic`, questions refer to sentences by number, and labels and verdicts are random: no result
-means anything. The same prompt always gets the same answer.
+Texts come from the grammar of :mod:`medunlearn.synthetic`, questions refer to sentences by number, and labels and
+verdicts are random: no result means anything, and every answer carries the rehearsal's fingerprint
+(:mod:`medunlearn.data.origins`). The same prompt always gets the same answer.
 """
 
 from __future__ import annotations
@@ -15,18 +17,20 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import combinations
 from typing import Any
 
+import httpx
 from numpy.random import Generator
 
+from medunlearn.data.origins import FINGERPRINT
 from medunlearn.errors import InputError
 from medunlearn.judging.writing import answer_rules as rules
-from medunlearn.judging.writing.word_overlap import holds, sentences
+from medunlearn.judging.writing.word_overlap import content, holds
 from medunlearn.seeds import generator
 from medunlearn.synthetic.biographies import tell_person
 from medunlearn.synthetic.people import Person
@@ -41,6 +45,7 @@ _TAGGED = re.compile(r"<(\w+)>\n(.*?)\n</\1>", re.DOTALL)
 _LABELLED = re.compile(r"^([A-Z][A-Za-z -]+): (.+)$", re.MULTILINE)
 _SCHEMA_IN_WORDS = re.compile(r"JSON schema:\n(\{.*\})\s*$", re.DOTALL)
 _NEXT_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_MARKS = ".,;:!?()[]\"'"
 _PHRASE = re.compile(r"(?<=[a-z,] )(([A-Z]\w{2,}(?: [A-Z]\w{2,})*)(?:[^\w.!?\[\]]+\w+){2})")
 
 
@@ -56,7 +61,9 @@ def rehearse(body: Mapping[str, Any]) -> str:
     if answer is None:
         return json.dumps(drawn_value(schema, first))
     parts = dict(_LABELLED.findall(first)) | dict(_TAGGED.findall(first))
-    return json.dumps(answer(parts, schema, generator("rehearsal", str(body["model"]), first)))
+    # A correction is asked for in a longer conversation, and draws anew.
+    turns = [len(body["messages"])] if len(body["messages"]) > 2 else []
+    return json.dumps(answer(parts, schema, generator("rehearsal", str(body["model"]), first, *turns)))
 
 
 def schema_of(body: Mapping[str, Any]) -> Schema | None:
@@ -96,29 +103,69 @@ def _label(parts: Parts, schema: Schema, draw: Generator) -> Answer:
 
 
 def _note_questions(parts: Parts, schema: Schema, draw: Generator) -> Answer:
-    """Four sentences, and four pairs of sentences, of the note; fewer if it is short."""
-    quotes = [sentence for sentence in _NEXT_SENTENCE.split(parts["note"]) if _is_quotable(sentence)]
-    places = sorted(int(place) for place in draw.permutation(len(quotes))[:4])
+    """Four passages, and four pairs of passages, of the note."""
+    passages = _passages(parts["note"])
+    places = sorted(int(place) for place in draw.permutation(len(passages))[:4])
     pairs = list(combinations(places, 2))[:4]
     return {
         "factual": [
-            {"question": f"What does sentence {n + 1} say?", "answer": quotes[n], "evidence": quotes[n]}
+            {
+                "question": f"What does passage {n + 1} say?",
+                "answer": f"{_statement(passages[n])}.",
+                "evidence": passages[n],
+            }
             for n in places
         ],
         "reasoning": [
             {
-                "question": f"What do sentence {n + 1} and sentence {m + 1} say together?",
-                "findings": [quotes[n], quotes[m]],
-                "answer": f"{quotes[n]} {quotes[m]}",
+                "question": f"What do passage {n + 1} and passage {m + 1} say together?",
+                "findings": [passages[n], passages[m]],
+                "answer": f"There is {_statement(passages[n])} also. There is {_statement(passages[m])} also.",
             }
             for n, m in pairs
         ],
     }
 
 
-def _is_quotable(sentence: str) -> bool:
-    complete = sentence.endswith((".", "!", "?")) and sentences(sentence) == 1
-    return complete and 10 <= len(sentence) <= LONGEST_QUOTE and not rules.identifiers([sentence], ())
+def _passages(note: str) -> list[str]:
+    """At least four quotations from different places of a note: its sentences, or runs of words of a short one."""
+    passages = _apart([sentence.strip() for sentence in _NEXT_SENTENCE.split(note)], note)
+    for parts in (5, len(note)):
+        if len(passages) < 4:
+            passages = _apart(_runs(note, parts), note)
+    return passages
+
+
+def _runs(note: str, parts: int) -> Iterator[str]:
+    """Runs of at least one in so many ``parts`` of a note's words, as short as can be asked about."""
+    words = [(match.start(), match.end()) for match in re.finditer(r"\S+", note)]
+    begin = 0
+    for place in range(len(words)):
+        quote = note[words[begin][0] : words[place][1]]
+        if _is_quotable(quote) and place - begin + 1 >= len(words) // parts:
+            yield quote
+            begin = place + 1
+
+
+def _apart(quotes: Iterable[str], note: str) -> list[str]:
+    """The quotable ones that are in different places of the note."""
+    apart = list[str]()
+    for quote in quotes:
+        if _is_quotable(quote) and not rules.quotations([*apart, quote], note, least=len(apart) + 1):
+            apart.append(quote)
+    return apart
+
+
+def _is_quotable(quote: str) -> bool:
+    says_something = any(not word[0].isdigit() for word in content(_statement(quote)))
+    return says_something and 3 <= len(quote) <= LONGEST_QUOTE and not rules.identifiers([quote], ())
+
+
+def _statement(quote: str) -> str:
+    """A quotation's words in lower case, without names, numbers and marks: one sentence that identifies nobody."""
+    words = [word.strip(_MARKS) for word in quote.split()]
+    plain = [word for word in words if word.isalpha() and word == word.lower()]
+    return " ".join(plain if content(" ".join(plain)) else [word.lower() for word in words if word.isalpha()])
 
 
 def _story(parts: Parts, schema: Schema, draw: Generator) -> Answer:
@@ -207,6 +254,25 @@ _ANSWERS: Mapping[frozenset[str], Callable[[Parts, Schema, Generator], Answer]] 
 }
 
 
+class RehearsalTransport(httpx.AsyncBaseTransport):
+    """Answers a client's requests in its own process, without a connection."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(await request.aread())
+        content = json.dumps(completion(body, rehearse(body))).encode()
+        return httpx.Response(200, headers={"content-type": "application/json"}, stream=_Content(content))
+
+
+class _Content(httpx.AsyncByteStream):
+    """Content of a response in one part."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -234,6 +300,7 @@ def completion(body: Mapping[str, Any], text: str) -> dict[str, Any]:
     return {
         "id": "rehearsal",
         "model": body["model"],
+        "system_fingerprint": FINGERPRINT,
         "choices": [{"index": 0, "finish_reason": "stop", **content}],
         "usage": counts | {"total_tokens": sum(counts.values())},
     }

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.data.origins import DRAWN, NOT_RECORDED, marked
+from medunlearn.judging.controls import control_counts, remarks
 from medunlearn.judging.judges import PANEL
 from medunlearn.judging.panel_tables import ALL, NONE, JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.reports.blocks import Cell, Report, Section, Table, Text
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.provenance import mark_blocks
 
 _MEASURES = {
     "agreement": "Agreement",
@@ -22,6 +26,7 @@ _MEASURES = {
     "row_agreement": "Average agreement a case",
     "both_positive": "Both positive, of all labelled",
 }
+_CONTROLS = "Invented cases with known verdicts, asked with the same prompt. They count in no other table."
 _KAPPA = (
     "A kappa is low wherever nearly all cases are of one class, however well raters agree; read it beside the raw "
     "agreement. The words for kappas are a convention (Landis & Koch 1977)."
@@ -29,9 +34,10 @@ _KAPPA = (
 
 
 def panel_title(panel: JudgePanel) -> str:
-    """Task, and numbers of cases, subjects and judges."""
+    """Task, numbers of cases, subjects and judges, and the mark of drawn verdicts."""
     counts = f"{len(panel.cases)} cases, {len(set(panel.subjects))} subjects, {len(panel.judges)} judges"
-    return f"{panel.task.title}: {counts}"
+    title = f"{panel.task.title}: {counts}"
+    return marked(title) if panel.drawn else title
 
 
 def panel_about(panel: JudgePanel) -> str:
@@ -40,7 +46,16 @@ def panel_about(panel: JudgePanel) -> str:
 
 
 def panel_sections(panel: JudgePanel) -> list[Section]:
-    """Sections on verdicts, groups, agreement, and missing verdicts (AMNESIA, Tables 8-10, 12 and 13)."""
+    """Sections on verdicts, groups, agreement, missing verdicts (AMNESIA, Tables 8-10, 12 and 13), and control
+    cases. Drawn verdicts are marked.
+    """
+    sections = _panel_sections(panel)
+    if not panel.drawn:
+        return sections
+    return [replace(part, blocks=mark_blocks(part.blocks, whole=True)) for part in sections]
+
+
+def _panel_sections(panel: JudgePanel) -> list[Section]:
     agreement_rows = [
         (
             _MEASURES[row["measure"]],
@@ -66,7 +81,17 @@ def panel_sections(panel: JudgePanel) -> list[Section]:
         sections.append(_section("Agreement of the judges", head, agreement_rows, _KAPPA))
     if criteria_rows:
         sections.append(_section("Criteria met", ("judge", "criterion", "share", "cases"), criteria_rows))
-    return [*sections, _section("Without a verdict", ("judge", "what", "why", "cases"), missing, none)]
+    without = _section("Without a verdict", ("judge", "what", "why", "cases"), missing, none)
+    return [*sections, without, _control_section(panel)]
+
+
+def _control_section(panel: JudgePanel) -> Section:
+    """Control cases with the expected verdict, by judge, and remarks on judges that cannot be trusted."""
+    counts = control_counts(panel.controls)
+    rows = [(judge, right, asked) for judge, (right, asked) in counts.items()]
+    aside = _CONTROLS if rows else f"Control cases: {NOT_RECORDED}."
+    part = _section("Control cases", ("judge", "as expected", "asked"), rows, aside)
+    return replace(part, blocks=(*(Text(line) for line in remarks(panel)), *part.blocks))
 
 
 def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> list[Section]:
@@ -106,7 +131,8 @@ def panel_words(panel: JudgePanel) -> str:
 
 def people_words(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> str:
     """:func:`people_sections` as Markdown."""
-    return to_markdown(Report(panel.task.title, tuple(people_sections(panel, confusion, measured))))
+    title, sections = panel.task.title, tuple(people_sections(panel, confusion, measured))
+    return to_markdown(Report(title, sections, drawn=DRAWN if panel.drawn else ""))
 
 
 def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]], aside: str = "") -> Section:

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Coroutine, Iterable, Iterator, Sized
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from medunlearn.data.origins import REHEARSAL, Provenance
 from medunlearn.errors import InputError
 from medunlearn.llm.exchange import Dispatcher
-from medunlearn.llm.guard import Decision, read_address
+from medunlearn.llm.guard import Decision, server_name
 from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
@@ -29,6 +30,18 @@ from medunlearn.progress import progress
 AHEAD = 2  # requests taken from their source, for each one in flight
 
 T = TypeVar("T")
+
+
+@dataclass
+class AnswerRecord:
+    """Origin of the answers to one prompt: the day of the last one, and whether any was drawn at random."""
+
+    last: str = ""
+    drawn: bool = False
+
+    def add(self, outcome: Outcome) -> None:
+        self.last = max(self.last, outcome.created[:10])
+        self.drawn |= outcome.drawn
 
 
 class Client:
@@ -55,13 +68,15 @@ class Client:
         budget: Budget | None = None,
         again: bool = False,
     ) -> None:
-        url = read_address(settings.base_url)
-        if decision.server != f"{url.scheme}://{url.netloc.decode()}":
+        if decision.server != server_name(settings.base_url):
             raise InputError(f"The guard's decision is about {decision.server}, not about the server in base_url.")
         decision.enforce()
         self.settings, self.decision, self.store = settings, decision, store
         self.budget = budget or Budget(settings)
         self._dispatcher = Dispatcher(settings, decision, store, self.budget, again=again)
+        self._answers: dict[str, AnswerRecord] = {}
+        self.permanent = False
+        """True if a request failed that would fail again until settings change."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="medunlearn-llm", daemon=True)
 
@@ -88,7 +103,27 @@ class Client:
     def facts(self) -> dict[str, Any]:
         """Facts for a run's record: the guard's decision, the settings (without key), the usage."""
         settings = self.settings.model_dump(mode="json")
-        return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), "halted": self.halted}
+        how = {"halted": self.halted, "permanent": self.permanent}
+        return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), **how}
+
+    def provenance(self, what: str, prompt: str, prompt_sha256: str) -> Provenance:
+        """Origin of the answers to one prompt so far.
+
+        Args:
+            what: what was made, in words.
+            prompt: name and version of the prompt, as in its requests.
+        """
+        answers = self._answers.get(prompt, AnswerRecord())
+        place = "on this machine" if self.decision.on_this_machine else "on another machine"
+        return Provenance(
+            what,
+            self.settings.name,
+            REHEARSAL if answers.drawn or self.settings.rehearsed else place,
+            prompt,
+            prompt_sha256,
+            answers.last,
+            answers.drawn or self.settings.rehearsed,
+        )
 
     def ask(self, request: Request) -> Outcome:
         """Send one request and return its outcome."""
@@ -112,6 +147,8 @@ class Client:
         count = total if total is not None else len(requests) if isinstance(requests, Sized) else None
         with progress(what, count or 0, quiet=quiet or count is None) as advance:
             for outcome in self._stream(iter(requests)):
+                self.permanent |= outcome.permanent
+                self._answers.setdefault(outcome.prompt_version, AnswerRecord()).add(outcome)
                 advance(note=self.spent.words)
                 yield outcome
 

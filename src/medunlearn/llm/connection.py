@@ -25,8 +25,13 @@ from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
 from medunlearn.llm.requests import LogProbs, Message, Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.usage import Usage, likely_tokens, texts_of, usage_of
+from medunlearn.registry import load
 
 LOCALHOST = ("127.0.0.1", "::1")
+NOWHERE = "http://127.0.0.1:1/v1"
+"""Stands for a server's address in a rehearsal, which opens no connection."""
+REHEARSAL_TRANSPORT = "medunlearn.judging.rehearsal:RehearsalTransport"
+"""Loaded only for a rehearsal: it draws on the invented texts of :mod:`medunlearn.synthetic`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,10 @@ class Connection:
             proxy=None if on_this_machine else settings.proxy,
             trust_env=False,
             follow_redirects=False,
-            timeout=httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None),
+            transport=load(REHEARSAL_TRANSPORT)() if settings.rehearsed else None,
+            timeout=httpx.Timeout(
+                settings.read_seconds or settings.total_seconds, connect=settings.connect_seconds, pool=None
+            ),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
 
@@ -104,14 +112,23 @@ class Connection:
 
     async def send(self, body: Mapping[str, Any], sent: Callable[[], None] = lambda: None) -> Reply:
         """Make one attempt; raises AttemptError without an answer. ``sent`` is called once the request is sent."""
-        url = httpx.URL(self._settings.base_url)
+        url = httpx.URL(NOWHERE if self._settings.rehearsed else self._settings.base_url)
         end = "/chat/completions" if "messages" in body else "/completions"
         url = url.copy_with(path=url.path.rstrip("/") + end)
         try:
             async with asyncio.timeout(self._settings.total_seconds):
                 status, headers, content = await self._post(url, json.dumps(body).encode(), sent)
-        except (httpx.TimeoutException, TimeoutError):
-            raise AttemptError("The server did not answer in time.", again=True, maybe_charged=True) from None
+        except httpx.ConnectTimeout:
+            limit = f"connect_seconds is {self._settings.connect_seconds:g}"
+            raise AttemptError(f"The server takes no connection in time ({limit}).", again=True) from None
+        except (httpx.TimeoutException, TimeoutError) as error:
+            name = "read_seconds" if isinstance(error, httpx.ReadTimeout) and self._settings.read_seconds else ""
+            limit = f"{name or 'total_seconds'} is {getattr(self._settings, name or 'total_seconds'):g}"
+            reason = (
+                f"The server did not answer in time ({limit}). If it is slow, raise that, or lower concurrency "
+                f"({self._settings.concurrency})."
+            )
+            raise AttemptError(reason, again=True, maybe_charged=True) from None
         except httpx.ConnectError:
             reason = "The server cannot be reached: is it running, and is base_url right?"
             raise AttemptError(reason, again=True) from None

@@ -11,6 +11,7 @@ from typing import Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
+from medunlearn.data.origins import is_rehearsal_model
 from medunlearn.llm.connection import Connection, Reply, body_of
 from medunlearn.llm.faults import AttemptError, backoff
 from medunlearn.llm.guard import Decision
@@ -49,6 +50,7 @@ class Dispatcher:
         self.unenforced: set[str] = set()  # prompts whose schema the server refused
         self.failed_in_a_row = 0
         self.halted = ""
+        self.halted_for_good = False
 
     async def close(self) -> None:
         self.limiter.close()
@@ -61,7 +63,7 @@ class Dispatcher:
             if stored := stored_outcome(self.store, request, key, again=self._again):
                 return stored
             if reason := self._decision.why_not(request.text, request.identifiers) or self.halted:
-                return Outcome(request.id, key, "not_sent", reason)
+                return Outcome(request.id, key, "not_sent", reason, permanent=self.halted_for_good)
             return await _Exchange(self, request, key).run()
 
     @asynccontextmanager
@@ -85,11 +87,16 @@ def stored_outcome(store: Store | None, request: Request, key: str, *, again: bo
         again: repeat requests that ended ``invalid`` or ``refused``.
     """
     stored = None if store is None else store.get(key)
-    if stored is None:
+    if stored is None or _is_pretended(stored):
         return None
     if stored.status == "answered":
         return usable_outcome(request, stored)
     return None if again else stored.outcome(request.id, stored=True)
+
+
+def _is_pretended(stored: StoredResponse) -> bool:
+    """True for a drawn answer under the name of a real model, whose own answer it must not stand for."""
+    return stored.drawn and not is_rehearsal_model(stored.model)
 
 
 def usable_outcome(request: Request, stored: StoredResponse) -> Outcome | None:
@@ -180,7 +187,7 @@ class _Exchange:
                 raise AttemptError(f"It is not sent: {error}.", this_alone=True) from None
             try:
                 if dispatcher.halted:
-                    raise AttemptError(dispatcher.halted)
+                    raise AttemptError(dispatcher.halted, permanent=dispatcher.halted_for_good)
                 # Until the server has said what became of it, it may be on the bill with all it asked for.
                 usage = usage_of(price, prompt, answer, prompt + answer)
                 reply = await dispatcher.connection.send(body, lambda: dispatcher.limiter.sent(place))
@@ -219,7 +226,7 @@ class _Exchange:
         store = self._dispatcher.store
         if store is not None and (there := store.put(response)) != response:
             # Another process was faster, or it is an old response that was found wanting before this was asked.
-            if (outcome := usable_outcome(request, there)) is not None:
+            if not _is_pretended(there) and (outcome := usable_outcome(request, there)) is not None:
                 return outcome
             store.put(response, replace=True)
         return response.outcome(request.id, value)
@@ -229,8 +236,12 @@ class _Exchange:
         dispatcher.failed_in_a_row += not fault.this_alone
         if fault.ends_run:
             dispatcher.halted = dispatcher.halted or fault.reason
+            dispatcher.halted_for_good |= fault.permanent
         elif dispatcher.failed_in_a_row >= self._settings.give_up_after and not dispatcher.halted:
             failed = dispatcher.failed_in_a_row
             dispatcher.halted = f"{failed} requests in a row failed. The last one: {fault.reason}"
+            dispatcher.halted_for_good |= fault.permanent
         status: Status = "failed" if self._usage.requests else "not_sent"
-        return Outcome(self._request.id, self._key, status, fault.reason, usage=self._usage)
+        return Outcome(
+            self._request.id, self._key, status, fault.reason, usage=self._usage, permanent=fault.permanent
+        )

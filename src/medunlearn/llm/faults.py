@@ -16,6 +16,16 @@ AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 5
 LONGEST_BACKOFF = 30.0  # seconds
 _TOO_LONG = re.compile(r"context.{0,12}(length|window|size)|maximum.{0,20}tokens|too (long|many tokens)", re.I)
 _NO_SCHEMA = re.compile(r"response_format|json_schema|json_object|guided|grammar|structured|schema", re.I)
+_SCHEMA_FIELD = re.compile(r"response_format|json_schema|json_object|grammar", re.I)
+"""What a server's words must name with HTTP 500, llama-cpp-python's refusal; 500 is else a passing fault."""
+NO_SCHEMA_FIX = "It may not take a schema: structured=prompt asks for it in words alone."
+_BAD_KEY = re.compile(
+    r"authentication.?error|(invalid|incorrect|missing|no|wrong|bad).{0,12}api[ _-]?key|api[ _-]?key.{0,20}"
+    r"(invalid|incorrect|missing|not valid|not found|required|passed)|token_not_found|unauthorized",
+    re.I,
+)
+_KEY_STATUSES = frozenset({400, 403, 500})
+"""Further statuses with which proxies such as LiteLLM refuse a key, their own or that of the model behind."""
 _NO_MONEY = re.compile(r"insufficient_quota|billing|insufficient.{0,12}(balance|credit|fund)", re.I)
 REPEATED = 24  # characters of a prompt in a server's words that count as repeating it
 
@@ -32,6 +42,7 @@ class AttemptError(Exception):
         maybe_charged: the server may have processed it, and may bill it.
         this_alone: specific to this request, such as one that is too long.
         refuses_schema: the server does not support this way of requesting a schema.
+        permanent: the same request fails again until settings change: a wrong key, name, address or field.
     """
 
     reason: str
@@ -41,31 +52,50 @@ class AttemptError(Exception):
     maybe_charged: bool = False
     this_alone: bool = False
     refuses_schema: bool = False
+    permanent: bool = False
+
+
+def next_step(permanent: bool) -> str:
+    """What to do about missing answers.
+
+    Args:
+        permanent: a request would fail again as it is.
+    """
+    if permanent:
+        return "Correct this first; then the same command requests only the missing ones"
+    return "Run the same command again to request only these"
 
 
 def fault_of_status(status: int, headers: Mapping[str, str], message: str, model: str) -> AttemptError:
     """The fault for an HTTP status other than 200; ``message`` is the server's, cleaned (:func:`clean_words`)."""
-    server_text = f" The server says: {message}" if message else ""
+    end = "" if message.endswith((".", "!", "?", ")")) else "."
+    server_text = f" The server says: {message}{end}" if message else ""
     if _NO_MONEY.search(message) or status == 402:
         return AttemptError(f"The account has no credit left (HTTP {status}).{server_text}", ends_run=True)
-    if status in AGAIN:
-        wait = retry_after(headers)
-        return AttemptError(f"The server answered HTTP {status}.{server_text}", again=True, wait=wait)
-    if status == 401:
+    if status == 401 or (status in _KEY_STATUSES and _BAD_KEY.search(message)):
         fix = "Is the variable that api_key_env names the one with this server's key?"
-        return AttemptError(f"The server refuses the key (HTTP 401). {fix}{server_text}", ends_run=True)
+        why = f"The server refuses the key (HTTP {status}). {fix}{server_text}"
+        return AttemptError(why, ends_run=True, permanent=True)
+    refusal = {400: _NO_SCHEMA, 422: _NO_SCHEMA, 501: _NO_SCHEMA, 500: _SCHEMA_FIELD}.get(status)
+    refuses = refusal is not None and bool(refusal.search(message))
+    if status in AGAIN:
+        wait, way_out = retry_after(headers), f" {NO_SCHEMA_FIX}" if refuses else ""
+        why = f"The server answered HTTP {status}.{way_out}{server_text}"
+        return AttemptError(why, again=True, wait=wait, refuses_schema=refuses)
     if status == 404:
         fix = f"Does base_url end in /v1, and does the server know the model {model!r}?"
         unknown = "The server does not know the address or the model (HTTP 404)."
-        return AttemptError(f"{unknown} {fix}{server_text}", ends_run=True)
+        return AttemptError(f"{unknown} {fix}{server_text}", ends_run=True, permanent=True)
     if 300 <= status < 400:
         fix = "Redirects are not followed: set base_url to the server itself."
-        return AttemptError(f"The server points elsewhere (HTTP {status}). {fix}", ends_run=True)
+        why = f"The server points elsewhere (HTTP {status}). {fix}"
+        return AttemptError(why, ends_run=True, permanent=True)
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
         too_long = f"The prompt and max_tokens are too long for the model (HTTP {status})."
-        return AttemptError(f"{too_long}{server_text}", this_alone=True)
-    refuses = status in (400, 422, 501) and bool(_NO_SCHEMA.search(message))
-    return AttemptError(f"The server refuses the request (HTTP {status}).{server_text}", refuses_schema=refuses)
+        return AttemptError(f"{too_long}{server_text}", this_alone=True, permanent=True)
+    way_out = f" {NO_SCHEMA_FIX}" if refuses else ""
+    why = f"The server refuses the request (HTTP {status}).{way_out}{server_text}"
+    return AttemptError(why, refuses_schema=refuses, permanent=True)
 
 
 def clean_words(body: object, prompt: str, secret: str | None) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from medunlearn.data.data_use import DataUse
+from medunlearn.data.origins import REHEARSAL
 from medunlearn.data.records import Record
 from medunlearn.errors import InputError
 
@@ -84,9 +85,8 @@ def decide(
     Raises:
         InputError: the address cannot be parsed safely.
     """
-    url = read_address(base_url)
-    here = is_loopback(url.host)
-    server = f"{url.scheme}://{url.netloc.decode()}"
+    server = server_name(base_url)
+    here = base_url == REHEARSAL or is_loopback(read_address(base_url).host)
     identified_records = sum(bool(record.identifiers) for record in records)
     reasons = {
         "the data is credentialed": data_use == "credentialed",
@@ -95,7 +95,9 @@ def decide(
     }
     why = " and ".join(reason for reason, applies in reasons.items() if applies)
     allowed = here or permitted or not why
-    if here:
+    if base_url == REHEARSAL:
+        reason = "No server is asked: answers are drawn at random for rehearsal."
+    elif here:
         reason = f"{server} is on this machine."
     elif not why:
         reason = f"{server} is off this machine; the data is open and no record carries a known identifier."
@@ -106,7 +108,16 @@ def decide(
             f"{server} is off this machine, and {why}: it stays here. Use a server on this machine "
             f"(http://127.0.0.1:PORT/v1), or pass {FLAG} if you are permitted to send it there."
         )
-    return Decision(allowed, server, here, url.scheme == "https", data_use, identified_records, permitted, reason)
+    encrypted = server.startswith("https://")
+    return Decision(allowed, server, here, encrypted, data_use, identified_records, permitted, reason)
+
+
+def server_name(base_url: str) -> str:
+    """Scheme, host and port of an address; ``rehearsal`` unchanged."""
+    if base_url == REHEARSAL:
+        return REHEARSAL
+    url = read_address(base_url)
+    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def read_address(base_url: str) -> httpx.URL:

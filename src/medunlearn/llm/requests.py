@@ -119,6 +119,9 @@ class Outcome:
         value: the parsed answer of a request with a schema; None in every other case.
         usage: usage of all attempts; for a stored answer, its original usage.
         stored: True if it came from the store without a request.
+        permanent: True if the same request would fail again until settings change.
+        drawn: True if a rehearsal drew the answer at random.
+        created, prompt_version: time of the answer (UTC, ISO 8601) and its prompt; empty without one.
     """
 
     id: str
@@ -131,3 +134,7 @@ class Outcome:
     log_probs: LogProbs | None = field(default=None, repr=False)
     usage: Usage = field(default_factory=Usage)
     stored: bool = False
+    drawn: bool = False
+    created: str = ""
+    prompt_version: str = ""
+    permanent: bool = False

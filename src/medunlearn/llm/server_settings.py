@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from medunlearn.config import Settings
+from medunlearn.data.origins import REHEARSAL, is_rehearsal_model
 from medunlearn.errors import ConfigError
 from medunlearn.llm.guard import read_address
 
@@ -24,7 +25,9 @@ class ServerSettings(Settings):
     it.
     """
 
-    base_url: str = Field(description="address of the server, with /v1: http://127.0.0.1:8000/v1")
+    base_url: str = Field(
+        description="address of the server, with /v1: http://127.0.0.1:8000/v1; rehearsal: answers are drawn"
+    )
     model: str = Field(min_length=1, description="name of the model on this server")
     model_name: str | None = Field(
         None, description="name of the model in the store, if servers use different names for it; none: model"
@@ -49,7 +52,9 @@ class ServerSettings(Settings):
     requests_per_minute: int | None = Field(None, ge=1, description="most requests to the server in any 60 seconds")
     tokens_per_minute: int | None = Field(None, ge=1, description="most tokens of the server in any 60 seconds")
     connect_seconds: float = Field(10.0, gt=0, description="seconds to wait for a connection")
-    read_seconds: float = Field(120.0, gt=0, description="seconds to wait for the next bytes")
+    read_seconds: float | None = Field(
+        None, gt=0, description="seconds to wait for the next bytes; none: total_seconds, since answers come whole"
+    )
     total_seconds: float = Field(600.0, gt=0, description="seconds to wait for a whole answer")
     retries: int = Field(5, ge=0, description="retries of a request after a server or network failure")
     corrections: int = Field(2, ge=0, description="times a model is asked to correct an unusable answer")
@@ -66,13 +71,25 @@ class ServerSettings(Settings):
     budget_tokens: int | None = Field(None, ge=0, description="most tokens of the run, prompts and answers")
     budget_money: float | None = Field(None, ge=0, description="highest cost of the run, by prices")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _rehearsed_model(cls, values: Any) -> Any:
+        """A rehearsal needs no model's name."""
+        is_named = not isinstance(values, dict) or values.get("base_url") != REHEARSAL or values.get("model")
+        return values if is_named else {**values, "model": REHEARSAL}
+
     @field_validator("base_url", "proxy")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
         """Refuse a password in an address, since settings are recorded."""
-        if value is not None:
-            read_address(value)
+        if value not in (None, REHEARSAL):
+            read_address(str(value))
         return value
+
+    @property
+    def rehearsed(self) -> bool:
+        """True if no server is asked, and answers are drawn at random."""
+        return self.base_url == REHEARSAL
 
     @field_validator("extra")
     @classmethod
@@ -91,8 +108,9 @@ class ServerSettings(Settings):
 
     @property
     def name(self) -> str:
-        """The model's name in the store, the same on every server."""
-        return self.model_name or self.model
+        """The model's name in the store, the same on every server, and another one for its rehearsal."""
+        name = self.model_name or self.model
+        return f"{REHEARSAL} of {name}" if self.rehearsed and not is_rehearsal_model(name) else name
 
     @property
     def price(self) -> tuple[float, float] | None:

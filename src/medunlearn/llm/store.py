@@ -20,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.data.origins import FINGERPRINT, is_rehearsal_model
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import InputError, StorageError
 from medunlearn.llm.requests import LogProbs, Outcome
@@ -62,12 +63,18 @@ class StoredResponse:
     usage: Usage
     created: str = ""
 
+    @property
+    def drawn(self) -> bool:
+        """True if a rehearsal drew it at random."""
+        return self.system_fingerprint == FINGERPRINT or is_rehearsal_model(self.served_model)
+
     def outcome(self, request_id: str, value: Any = None, *, stored: bool = False) -> Outcome:
         """The stored response as the outcome of a request, with its parsed value."""
         response = (self.text, value, self.finish_reason, self.log_probs, self.usage, stored)
+        origin = (self.created, self.prompt_version)
         # What is in the store has one of the three statuses that are kept.
         status: Any = self.status
-        return Outcome(request_id, self.key, status, self.reason, *response)
+        return Outcome(request_id, self.key, status, self.reason, *response, self.drawn, *origin)
 
 
 _OWN = [field.name for field in fields(StoredResponse)]

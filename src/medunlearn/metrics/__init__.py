@@ -7,7 +7,9 @@ as ``module:attribute``, or declared as an entry point in the group ``medunlearn
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
+from medunlearn.data.origins import DRAWN, drawn_name, is_drawn, marked, real_name
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
 from medunlearn.paper import from_papers
@@ -52,6 +54,7 @@ __all__ = [
     "Need",
     "Score",
     "Tools",
+    "as_drawn",
     "get_metric",
     "installed_metrics",
     "metric_targets",
@@ -69,7 +72,13 @@ def installed_metrics() -> dict[str, Measure]:
     for name in names("metrics", metric_targets()):
         with suppress(InputError):
             metrics[name] = get_metric(name)
-    return metrics
+    return metrics | {drawn.name: drawn for drawn in map(as_drawn, metrics.values()) if "judgement" in drawn.needs}
+
+
+def as_drawn(measure: Measure) -> Measure:
+    """A rated measure under the name and title of drawn ratings, which decide nothing."""
+    meaning = f"{measure.meaning}; {DRAWN}, so it means nothing"
+    return replace(measure, name=drawn_name(measure.name), title=marked(measure.title), meaning=meaning)
 
 
 def get_metric(name: str) -> Measure:
@@ -79,6 +88,8 @@ def get_metric(name: str) -> Measure:
         UnknownNameError: no such measure; the message names the nearest valid one.
         InputError: the name leads to something that cannot be imported or is not a ``Measure``.
     """
+    if is_drawn(name):
+        return as_drawn(get_metric(real_name(name)))
     measure = resolve("metrics", name, METRICS if name in METRICS else metric_targets())
     if not isinstance(measure, Measure):
         raise InputError(

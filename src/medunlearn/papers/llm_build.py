@@ -22,6 +22,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
+from medunlearn.data.origins import REHEARSAL, Provenance
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -37,6 +38,7 @@ from medunlearn.judging.writing import (
     write,
 )
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
+from medunlearn.llm.faults import next_step
 from medunlearn.llm.usage import in_money
 from medunlearn.papers.amnesia.settings import AmnesiaNotesSettings
 from medunlearn.papers.lume.settings import LumeNewSettings
@@ -45,6 +47,8 @@ from medunlearn.papers.medforget.settings import MedforgetSettings
 BUILD, REJECTS_FILE, RESPONSES = "build.json", "rejects.parquet", "llm"
 ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote_llm"})
 """Settings that change how a model is asked, not what is built."""
+
+AGAIN = "give the same command again and it goes on from there"
 
 Say = Callable[[str], None]
 WritingSettings = AmnesiaNotesSettings | LumeNewSettings | MedforgetSettings | NotesSettings
@@ -65,7 +69,7 @@ def server_of(llm: Mapping[str, Any]) -> ServerSettings:
     Raises:
         ConfigError: no server, no model, or a wrong setting.
     """
-    flags = {"base_url": "--llm URL", "model": "--llm.model NAME"}
+    flags = {"base_url": "--llm URL"} | ({} if llm.get("base_url") == REHEARSAL else {"model": "--llm.model NAME"})
     missing = [flag for key, flag in flags.items() if not llm.get(key)]
     if missing:
         raise ConfigError([f"{flag} is missing: a language model writes this benchmark" for flag in missing])
@@ -134,6 +138,7 @@ class Writer:
                 finally:
                     facts |= {
                         "prompts": session.prompts,
+                        "provenance": [entry.to_json() for entry in session.provenance],
                         "llm": client.facts(),
                         **({"verifiers": session.verifiers} if session.verifiers else {}),
                         "requests sent now": client.spent.requests - before.requests,
@@ -152,14 +157,17 @@ class WritingSession:
         self.rejects: list[Reject] = []
         self.unfinished: list[Reject] = []
         self.prompts: list[str] = []
+        self.provenance: list[Provenance] = []
 
     def write(self, task: WritingTask, sources: Sequence[Source]) -> Mapping[str, Any]:
         """Accepted answers by the id of their source."""
-        return self.add(task, write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet))
+        output = write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet)
+        return self.add(task, output, [self._client])
 
-    def add(self, task: WritingTask, output: WritingOutput) -> Mapping[str, Any]:
-        """Record a task's rejects and return its results."""
+    def add(self, task: WritingTask, output: WritingOutput, clients: Iterable[Client]) -> Mapping[str, Any]:
+        """Record a task's rejects and the origin of its answers, and return its results."""
         self.prompts.append(task.version)
+        self.provenance += [client.provenance(task.title, task.version, task.prompt_sha256) for client in clients]
         self.rejects += output.rejects
         self.unfinished += output.to_ask_again
         return output.results
@@ -172,10 +180,12 @@ class WritingSession:
         halted = next(filter(None, [self._client.halted, *(v["halted"] for v in self.verifiers.values())]), "")
         if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
             return
+        permanent = self._client.permanent or any(facts["permanent"] for facts in self.verifiers.values())
+        advice = f". {next_step(True)}" if permanent else f": {AGAIN}"
         raise MedunlearnError(
             f"{len(self.unfinished)} requests were not completed, so no benchmark was built. "
-            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept: give the same "
-            "command again and it goes on from there" + ("." if halted else ", or add --leave-out-failed.")
+            f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept{advice}"
+            + ("." if halted else ", or add --leave-out-failed.")
         )
 
 
@@ -188,7 +198,8 @@ def build_key(settings: Settings, files: Iterable[Path | None], *, besides: Iter
     """
     llm: Mapping[str, Any] = getattr(settings, "llm", {})
     contents = [sha256_of(path) for path in files if path is not None and path.is_file()]
-    model = [llm.get("model_name") or llm.get("model"), llm.get("extra")]
+    name = llm.get("model_name") or llm.get("model")
+    model = [REHEARSAL if llm.get("base_url") == REHEARSAL else name, llm.get("extra")]
     return sha256_of_json([settings.model_dump(mode="json", exclude={*ONLY_HOW, *besides}), contents, model])
 
 
@@ -248,6 +259,7 @@ def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) 
 
 def summary_lines(out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> Iterator[str]:
     """Summary of a build: requests, tokens, cost, rejects and their reasons."""
+    yield from facts.get("remarks", ())
     if "llm" in facts:
         llm = facts["llm"]
         money = "" if llm["money"] is None else f", {in_money(llm['money'])} of money"

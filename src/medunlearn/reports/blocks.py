@@ -251,6 +251,7 @@ class Report:
     Attributes:
         data: all numbers, as in ``report.json``; without it the file has the blocks.
         brief: a narrow page without a table of contents, for few printed pages.
+        drawn: reason why every number of the page was drawn at random; empty if not all were.
         footer: last line of the page.
     """
 
@@ -260,6 +261,7 @@ class Report:
     facts: tuple[tuple[str, str], ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     brief: bool = False
+    drawn: str = ""
     footer: str = (
         "Written by medunlearn. This file loads nothing from a network. The same numbers are in report.md and "
         "report.json beside it."

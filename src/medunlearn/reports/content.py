@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
+from medunlearn.data.origins import Provenance
 from medunlearn.reports.blocks import Block, Section
 from medunlearn.reports.claims import Finding, findings_text, findings_view, verdicts
+from medunlearn.reports.provenance import with_provenance
 from medunlearn.reports.view import ResultView
 
 if TYPE_CHECKING:
@@ -56,11 +58,16 @@ class Example:
 
 @dataclass(frozen=True)
 class JudgementTables:
-    """One panel on one set of cases, only numbers and names; ``about`` explains how to read them."""
+    """One panel on one set of cases, only numbers and names; ``about`` explains how to read them.
+
+    ``remarks`` are sentences on judges that gave one verdict for everything, or failed control cases.
+    """
 
     title: str
     about: str
     sections: tuple[Section, ...]
+    provenance: tuple[Provenance, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,8 @@ class ReportContent:
             summary's columns.
         epochs: for unlearning runs evaluated after each epoch: model, epoch (0 is the target), level, node
             (empty for the whole split), measure, and a summary's columns.
+        provenance: who wrote the benchmark's labels and questions, and who rated responses.
+        extractor: of the leakage score's keywords; empty if it was not measured.
         utility: tasks of lm-evaluation-harness, and ``utility`` for them together: model, name, metric, value, low,
             high, stderr, n_scored, shots.
     """
@@ -200,11 +209,14 @@ class ReportContent:
     broken: tuple[str, ...] = ()
     reference: ReferenceCheck | None = None
     paper: PaperPart = field(default_factory=PaperPart)
+    provenance: tuple[Provenance, ...] = ()
+    extractor: str = ""
 
     def view(self) -> ResultView:
         """The paper's findings, for the terminal; a report of single runs may be about none."""
         data = {"findings": verdicts(self.paper.findings)} if self.paper.findings else {}
-        return findings_view(data, findings_text(self.paper.findings), self.broken)
+        view = findings_view(data, findings_text(self.paper.findings), self.broken)
+        return with_provenance(view, self.provenance, self.extractor)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples to show, forget before retain; empty unless ``show_text``."""

@@ -45,13 +45,19 @@ REFUSED = (
 )
 
 
-def verdict(ranked: Sequence[Standing], reference: ReferenceCheck | None) -> tuple[str | None, Headline]:
+def verdict(
+    ranked: Sequence[Standing], reference: ReferenceCheck | None, undecided: str = ""
+) -> tuple[str | None, Headline]:
     """Label of the unlearned model closest to the retrained model (None without one), and how certain that is.
 
     Args:
         ranked: a broken model is never the closest; with a broken target or retrained model nothing is decided.
         reference: the check of target and retrained model; if it failed, its reasons are the answer.
+        undecided: reason why no number of the page decides anything (:func:`.provenance.undecided`).
     """
+    if undecided:
+        why = f"{undecided[0].upper()}{undecided[1:]}, so no number here means anything."
+        return None, Headline("Closest to the retrained model", "Not decided", (why,))
     closest, answer, sentences = _verdict(ranked, reference)
     label = None if closest is None else closest.model.label
     return label, Headline("Closest to the retrained model", label or answer, sentences)
@@ -123,8 +129,8 @@ def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str
             Legend(legend(results.models), spare=True),
             Text(missing, "aside") if unplaced else None,
         ]
-    _, headline = verdict(ranked, results.reference)
-    refused = results.reference is not None and not results.reference.passed
+    _, headline = verdict(ranked, results.reference, results.undecided)
+    refused = bool(results.undecided) or (results.reference is not None and not results.reference.passed)
     ranking = Bars("Distance to the retrained model", bars) if bars and not refused else None
     return Columns(blocks(headline, ranking), blocks(plot))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.reports.blocks import Report, Section, Table, has_figures
 from medunlearn.reports.figures import TEMPLATE
+from medunlearn.reports.provenance import watermarked
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,6 +29,7 @@ def to_html(report: Report) -> str:
 
     Scripts are allowed only by hash (content security policy), so injected text never runs.
     """
+    report = watermarked(report)
     has_plots = has_figures(report.blocks)
     script = asset("page.js").decode()
     scripts = [script, *((gzip.decompress(plotly_archive()).decode(),) if has_plots else ())]

@@ -11,14 +11,16 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.reports.blocks import Report
+from medunlearn.reports.provenance import watermarked
 
 FORMAT = 1
 
 
 def to_data(report: Report) -> dict[str, Any]:
     """The report's own data; its blocks if it has none."""
-    body = report.data or {"facts": dict(report.facts), "blocks": report.blocks}
-    return {"format": FORMAT, "title": report.title, **plain(body)}
+    body = report.data or {"facts": dict(report.facts), "blocks": watermarked(report).blocks}
+    drawn = {"drawn": report.drawn} if report.drawn else {}
+    return {"format": FORMAT, "title": report.title, **drawn, **plain(body)}
 
 
 def plain(value: Any) -> Any:

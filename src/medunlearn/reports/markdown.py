@@ -23,6 +23,7 @@ from medunlearn.reports.blocks import (
     Table,
     Text,
 )
+from medunlearn.reports.provenance import watermarked
 from medunlearn.terminal import printable
 
 _LONGEST_NOTE = 60
@@ -31,6 +32,7 @@ _MARKS: Mapping[str, str] = {"lowest": "**", "highest": "_", "run": "**", "ident
 
 def to_markdown(report: Report) -> str:
     """Every block except figures, whose numbers are in tables."""
+    report = watermarked(report)
     parts = [f"# {markdown_line(report.title)}", bullets(f"{name}: {text}" for name, text in report.facts)]
     parts += _render(report.blocks, 2)
     return "\n\n".join(part for part in parts if part) + "\n"

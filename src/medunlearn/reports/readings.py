@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from medunlearn.data.origins import is_drawn, marked, real_name
 from medunlearn.data.records import FOLDS, KINDS, RECORD
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.formatting import ABSENT, ALL, UNSCORED, decimal, interval, interval_note, signed
+from medunlearn.reports.provenance import undecided
 from medunlearn.results.composites import COMPOSITES, DEGRADATION
 
 _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")
@@ -85,6 +87,7 @@ class Results:
         self.models = content.models
         self.retrained = next((model for model in content.models if model.role == "retrained"), None)
         self.reference = content.reference
+        self.undecided = undecided(content.benchmark)
         self._metrics = content.metrics
         self._readings = {
             (model.label, *_key(row)): reading_of(row) for model in content.models for row in rows_of(model.summary)
@@ -129,7 +132,7 @@ class Results:
         """
         counts: dict[str, int] = {}
         for (_, where, metric), reading in self._readings.items():
-            if where == place and metric != DEGRADATION:
+            if where == place and metric != DEGRADATION and not is_drawn(metric):
                 counts[metric] = counts.get(metric, 0) + (reading.value is not None)
         valued = [metric for metric in counts if counts[metric]] or list(counts)
         candidates = list(filter(is_composite, valued)) or valued
@@ -139,6 +142,9 @@ class Results:
         """Title and meaning of a metric. A composite with missing parts is titled by its parts."""
         if metric in self._metrics:
             return self._metrics[metric]
+        if is_drawn(metric):
+            title, meaning = self.describe(real_name(metric), side)
+            return marked(title), meaning
         if metric == DEGRADATION:
             return _DEGRADATION_TEXT
         for composite in COMPOSITES:

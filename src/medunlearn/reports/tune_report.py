@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.data.origins import read_provenance
 from medunlearn.reports.blocks import (
     Cell,
     Figure,
@@ -24,6 +25,7 @@ from medunlearn.reports.blocks import (
 from medunlearn.reports.figures import layout, line, plot, safe, short, turn_colour
 from medunlearn.reports.formatting import ABSENT, decimal, duration
 from medunlearn.reports.json import plain
+from medunlearn.reports.provenance import provenance_data, provenance_section, undecided
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records
 from medunlearn.reports.view import ResultView
@@ -122,6 +124,7 @@ def tuning_report(content: TuneContent) -> Report:
             else None,
         ),
         section("How to read this", Prose((*HOW, f"Objective: {content.objective}."))),
+        provenance_section(read_provenance(content.benchmark.get("provenance"))),
         section(
             "Appendix",
             details("All trials", _trials_table(content)),
@@ -140,13 +143,14 @@ def tuning_report(content: TuneContent) -> Report:
         ("Seeds", ", ".join(map(str, content.results["seed"].drop_duplicates()))),
         ("Benchmark", f"{content.benchmark['name']}, data use: {content.benchmark['data_use'] or 'unknown'}"),
     )
-    return Report(content.title, parts, "Tuning report", facts, _json(content))
+    drawn = undecided(content.benchmark)
+    return Report(content.title, parts, "Tuning report", facts, _json(content), drawn=drawn)
 
 
 def headline(content: TuneContent) -> Headline | None:
     """The method closest to the goal, or that none was better than doing nothing."""
     ranked = ranking(content)
-    if not ranked:
+    if not ranked or undecided(content.benchmark):
         return None
     (method, value), fold = ranked[0], _folds(content)[0]
     target = spread(content.results, "target", "", fold, "value")
@@ -284,6 +288,7 @@ def _json(content: TuneContent) -> dict[str, Any]:
     data: dict[str, Any] = plain(
         {
             "data_use": content.benchmark["data_use"],
+            "provenance": provenance_data(read_provenance(content.benchmark.get("provenance"))),
             "objective": content.objective,
             "budget": content.budget,
             "subjects": content.subjects,

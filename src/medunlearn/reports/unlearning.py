@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from medunlearn.data.origins import is_drawn
 from medunlearn.reports.blocks import (
     Block,
     Details,
@@ -30,8 +31,9 @@ from medunlearn.reports.formatting import flat
 from medunlearn.reports.headline import lead, ranking_section, verdict
 from medunlearn.reports.json import plain
 from medunlearn.reports.plots import panels, training_curves
+from medunlearn.reports.provenance import provenance_data, provenance_section, undecided
 from medunlearn.reports.rank_tables import rank_section
-from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, standings
+from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, rows_of, standings
 from medunlearn.reports.table_blocks import (
     breakdown_table,
     cost_table,
@@ -121,9 +123,11 @@ def unlearning_report(content: ReportContent) -> Report:
         judged_section(content.judged),
         _training_section(content.models),
         section("Examples, before and after", _examples(content), name="examples"),
+        provenance_section(content.provenance, content.extractor),
         _runs_section(content),
     )
-    return Report(content.title, parts, "Unlearning report", tuple(facts(content)), _data(content, where, ranked))
+    data, reason = _data(content, where, ranked), undecided(content.benchmark)
+    return Report(content.title, parts, "Unlearning report", tuple(facts(content)), data, drawn=reason)
 
 
 def _covered(content: ReportContent) -> str:
@@ -193,7 +197,10 @@ def _runs_section(content: ReportContent) -> Section | None:
     same = {key: text for key, text in first.items() if others and all(run.get(key) == text for run in others)}
     nothing = Text("Nothing that differs from the other runs.", "empty")
     own = {label: tuple((key, run[key]) for key in run if key not in same) for label, run in runs.items()}
-    benchmark = flat(content.benchmark, "benchmark.") | flat(content.split, "split.") | {"context": content.context}
+    facts_of_benchmark = {name: fact for name, fact in content.benchmark.items() if name != "provenance"}
+    benchmark = (
+        flat(facts_of_benchmark, "benchmark.") | flat(content.split, "split.") | {"context": content.context}
+    )
     return section(
         "What was run",
         cost_table(content.models),
@@ -206,12 +213,14 @@ def _runs_section(content: ReportContent) -> Section | None:
 
 def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> dict[str, Any]:
     """All numbers in the report, and their rows; text only with ``show_text``."""
-    closest, answer = verdict(ranked, content.reference)
+    closest, answer = verdict(ranked, content.reference, undecided(content.benchmark))
     return {
         "context": content.context,
         "benchmark": content.benchmark,
         "split": content.split,
         "caveats": content.caveats,
+        "provenance": provenance_data(content.provenance),
+        "drawn_measures": sorted({row["measure"] for row in _rows(content) if is_drawn(str(row["measure"]))}),
         "metrics": {
             name: {"title": title, "meaning": meaning} for name, (title, meaning) in content.metrics.items()
         },
@@ -238,6 +247,10 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
         "show_text": content.show_text,
         "examples": [plain(vars(example)) for example in content.shown_examples()],
     }
+
+
+def _rows(content: ReportContent) -> Iterator[Mapping[str, Any]]:
+    return (row for model in content.models for row in rows_of(model.summary))
 
 
 def _attack_data(content: ReportContent) -> dict[str, Any]:

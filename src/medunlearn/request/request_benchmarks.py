@@ -220,11 +220,13 @@ def _of_folder(folder: Path, settings: ForgetSettings) -> Benchmark:
     """The benchmark in a folder, unchanged.
 
     Raises:
-        InputError: settings for building a benchmark were given.
+        InputError: settings for building a benchmark were given, or its questions were drawn at random.
     """
     if settings.holdout is not None or settings.prompt or settings.build:
         raise InputError(f"{folder} is a benchmark already: leave --holdout, --prompt and --build out.")
-    return Benchmark.load(folder)
+    benchmark = Benchmark.load(folder)
+    benchmark.refuse_drawn("A deletion request")
+    return benchmark
 
 
 def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[str]:

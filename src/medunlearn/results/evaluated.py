@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.data_use import DataUse, tightest
+from medunlearn.data.origins import read_provenance, why_undecided
 from medunlearn.data.records import RECORD
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame
@@ -22,6 +23,7 @@ from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import summarize_control
+from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import FILE, Run
 from medunlearn.results.scores import read_scores
@@ -99,6 +101,12 @@ class Evaluated:
         return str(self.record.info.results.get("extractor", ""))
 
     @property
+    def undecided(self) -> str:
+        """Reason why its numbers decide nothing, if the benchmark's labels, texts or questions were drawn."""
+        benchmark = self.record.info.results.get("benchmark") or {}
+        return why_undecided(read_provenance(benchmark.get("provenance")))
+
+    @property
     def data_use(self) -> DataUse | None:
         """Data use of the questions and of all data that the model was made from."""
         return tightest([self.record.info.data_use, model_use(self.run.folder)])
@@ -106,7 +114,7 @@ class Evaluated:
     @cached_property
     def table(self) -> pd.DataFrame:
         """The score table (:mod:`medunlearn.results.scores`), with side, fold, kind, level, node and identifier."""
-        return read_scores(self.record.folder, _ABOUT)
+        return with_drawn_names(read_scores(self.record.folder, _ABOUT), self.run, self.record)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -116,7 +124,8 @@ class Evaluated:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Means with intervals (:func:`summarize_evaluation`)."""
-        return read_frame(self.record.folder / SUMMARY, (*EVALUATION, "measure", *NUMBERS))
+        summary = read_frame(self.record.folder / SUMMARY, (*EVALUATION, "measure", *NUMBERS))
+        return with_drawn_names(summary, self.run, self.record)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -134,7 +143,9 @@ class Evaluated:
     def private_summary(self) -> pd.DataFrame:
         """Summary over private questions only (:mod:`medunlearn.data.recurring_answers`); empty without marks."""
         path = self.record.folder / PRIVATE
-        return read_frame(path, (*EVALUATION, "measure", *NUMBERS)) if path.exists() else pd.DataFrame()
+        if not path.exists():
+            return pd.DataFrame()
+        return with_drawn_names(read_frame(path, (*EVALUATION, "measure", *NUMBERS)), self.run, self.record)
 
     @cached_property
     def image_scores(self) -> pd.DataFrame:
@@ -185,7 +196,9 @@ class Evaluation:
             for model in self.models
             if model.run.role != "target" and model.run.info.made_for != model.record.info.split
         )
-        return (*others, *elsewhere, *(self.reference.caveats if self.reference else ()))
+        drawn = dict.fromkeys(model.undecided for model in self.models if model.undecided)
+        sentences = (f"{reason[0].upper()}{reason[1:]}: no number here decides anything." for reason in drawn)
+        return (*sentences, *others, *elsewhere, *(self.reference.caveats if self.reference else ()))
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:

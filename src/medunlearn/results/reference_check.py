@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from medunlearn.data.origins import decisive
 from medunlearn.data.records import Side
 from medunlearn.results.composites import DEGRADATION_PART, REGISTRY, Composite
 from medunlearn.results.contrasts import Contrast, Draws, Stratum, Term
@@ -117,7 +118,7 @@ def _measure(scores: pd.DataFrame, side: Side) -> str:
     """The composite of a side, or a measure if none of the composite's parts was measured."""
     composite: Composite = REGISTRY[_UTILITY if side == "retain" else _FORGETTING]
     rows = scores[(scores["side"] == side) & scores["value"].notna()]
-    measured = list(dict.fromkeys(rows["measure"]))
+    measured = decisive(dict.fromkeys(rows["measure"]))
     parts = [name for name in composite.parts if name in measured and name != DEGRADATION_PART]
     return composite.name if parts or not measured else measured[0]
 

@@ -8,15 +8,13 @@ The section ``judge`` names the servers (``llm``) and the tasks, each with setti
       question: {limit: 500}     # of the benchmark
       factuality: {}             # of every evaluation run, and of every reconstruction attack
 
-``base_url: rehearsal`` starts :mod:`medunlearn.judging.rehearsal` during the stage, for trial runs: its verdicts
-are random.
+``llm: rehearsal`` is for trial runs: verdicts are drawn at random (:mod:`medunlearn.judging.rehearsal`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
 TASK = "factuality"
 TASKS = ("label", "question", "document", TASK)
-REHEARSAL = "rehearsal"
 FOLDER = "judged"
 """Below the folder of a sweep or an experiment: verdicts on its benchmark, by task."""
 
@@ -54,17 +51,13 @@ class JudgeStage:
         from medunlearn.llm.guard import decide
 
         data: dict[str, Any] = {"data_use": benchmark.data_use, "records": benchmark.records}
-        servers = {judge.settings.base_url for judge in self.judges if judge.settings.base_url != REHEARSAL_URL}
-        decisions = (decide(url, permitted=self.permitted, **data) for url in sorted(servers))
+        servers = sorted({judge.settings.base_url for judge in self.judges})
+        decisions = (decide(url, permitted=self.permitted, **data) for url in servers)
         return [
             f"judge: {decision.reason} In a file the permission is allow_remote_llm: true in the section judge."
             for decision in decisions
             if not decision.allowed
         ]
-
-
-REHEARSAL_URL = "http://127.0.0.1:1/rehearsal"
-"""Stands for the address of a rehearsal server, which is known when it has started."""
 
 
 def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> JudgeStage | None:
@@ -97,7 +90,7 @@ def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ju
         problems.append("llm is missing: a server's address (and llm.model), a YAML file, or a list of judges")
     else:
         try:
-            judges = judges_of(_with_rehearsal(llm), server.pop("model", None), _with_rehearsal(server))
+            judges = judges_of(llm, server.pop("model", None), server)
         except ConfigError as error:
             problems += error.problems
         except MedunlearnError as error:
@@ -111,17 +104,6 @@ def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ju
     if problems:
         raise ConfigError(problems)
     return JudgeStage(tuple(judges), tasks, permitted)
-
-
-def _with_rehearsal(llm: Any) -> Any:
-    """The section with the rehearsal server's stand-in for its address."""
-    if llm == REHEARSAL:
-        return [{"base_url": REHEARSAL_URL, "model": REHEARSAL}]
-    if isinstance(llm, Mapping):
-        return {
-            key: REHEARSAL_URL if (key, value) == ("base_url", REHEARSAL) else value for key, value in llm.items()
-        }
-    return [_with_rehearsal(entry) for entry in llm] if isinstance(llm, list) else llm
 
 
 def judge_all(
@@ -143,20 +125,18 @@ def judge_all(
         attacks: records of attacks; those without responses are skipped.
     """
     failed: list[tuple[str, str]] = []
-    with _start_judges(stage) as judges:
-        for name, work in _jobs(stage, judges, benchmark, out, evaluated, attacks):
-            say(f"judging: {name}")
-            try:
-                work().run(permitted=stage.permitted, quiet=quiet)
-            except MedunlearnError as error:
-                failed.append((f"judge {name}", str(error)))
-                say(f"judge {name}: failed: {error}")
+    for name, work in _jobs(stage, benchmark, out, evaluated, attacks):
+        say(f"judging: {name}")
+        try:
+            work().run(permitted=stage.permitted, quiet=quiet)
+        except MedunlearnError as error:
+            failed.append((f"judge {name}", str(error)))
+            say(f"judge {name}: failed: {error}")
     return failed
 
 
 def _jobs(
     stage: JudgeStage,
-    judges: Sequence[Judge],
     benchmark: Benchmark,
     out: Path,
     evaluated: Sequence[Evaluated],
@@ -166,6 +146,7 @@ def _jobs(
     from medunlearn.judging.rated_responses import responses_job, responses_of
     from medunlearn.study.judging_jobs import job
 
+    judges = stage.judges
     for task, settings in stage.tasks.items():
         if task != TASK:
             yield (
@@ -186,28 +167,6 @@ def _jobs(
                         f"answers to the attack {attack.folder.name}",
                         lambda: responses_job(family.answers(attack, benchmark, settings), judges, settings),  # noqa: B023
                     )
-
-
-@contextmanager
-def _start_judges(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
-    """Context with the judges, and a rehearsal server if one is named."""
-    if all(judge.settings.base_url != REHEARSAL_URL for judge in stage.judges):
-        yield stage.judges
-        return
-    from medunlearn.judging.rehearsal import serve
-
-    server = serve()
-    address = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
-        yield tuple(
-            replace(judge, settings=judge.settings.model_copy(update={"base_url": address}))
-            if judge.settings.base_url == REHEARSAL_URL
-            else judge
-            for judge in stage.judges
-        )
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def judged_runs(folder: Path) -> list[JudgingRun]:

@@ -15,6 +15,7 @@ from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
 from medunlearn.attacks.reconstruction.reconstruction_attack import RECONSTRUCTION
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.origins import drawn_name, is_drawn
 from medunlearn.data.records import KINDS
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.medforget.build import build
@@ -83,10 +84,12 @@ class LevelFolder(SweepFolder):
         shares: Shares = paper_like,
         *,
         judged: bool = False,
+        rehearsed: bool = False,
         attacked: bool = True,
     ) -> None:
         super().__init__(folder, benchmark)
-        self.shares, self.judged, self.attacked = shares, judged, attacked
+        self.shares, self.judged, self.attacked = shares, judged or rehearsed, attacked
+        self.rehearsed = rehearsed
 
     def in_sequence(self, methods: Sequence[str]) -> list[Evaluated]:
         """Three institutions as requests, each from the model before; earlier ones are asked again."""
@@ -130,13 +133,19 @@ class LevelFolder(SweepFolder):
         shares = {place: self.shares(About(role, level, *place, model.names)) for place in set(places)}
         value = (pd.Series(list(map(shares.get, places)), meta.index) + meta["subject"].map(mood)).clip(0, 1)
         kinds = {"option_accuracy": ("classification",), "exact_match": ("cloze", "identity")}
-        kinds |= dict.fromkeys(("rouge_l_f", *(("factuality", "gen_score") if self.judged else ())), KINDS)
+        rated = tuple(drawn_name(name) if self.rehearsed else name for name in ("factuality", "gen_score"))
+        kinds |= dict.fromkeys(("rouge_l_f", *(rated if self.judged else ())), KINDS)
         tables = [
-            pd.DataFrame({"question_id": meta["question_id"], "metric": measure, "value": value * scale})[
-                meta["kind"].isin(of_kinds)
-            ]
+            pd.DataFrame(
+                # What is drawn says the opposite of everything else.
+                {
+                    "question_id": meta["question_id"],
+                    "metric": measure,
+                    "value": (1 - value if is_drawn(measure) else value) * scale,
+                }
+            )[meta["kind"].isin(of_kinds)]
             for measure, of_kinds in kinds.items()
-            for scale in [100 if measure == "gen_score" else 1]
+            for scale in [100 if measure.startswith("gen_score") else 1]
         ]
         return pd.concat(tables, ignore_index=True)
 

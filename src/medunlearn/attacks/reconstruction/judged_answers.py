@@ -20,20 +20,21 @@ from medunlearn.attacks.reconstruction.reconstruction_results import (
 from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
+from medunlearn.data.origins import real_name
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import write_frame
 from medunlearn.errors import InputError
 from medunlearn.input_files import path_inside
-from medunlearn.judging.panel_run import PANEL_FILE, sample_material
+from medunlearn.judging.panel_run import PANEL_FILE, JudgingRun, sample_material
 from medunlearn.judging.rated_responses import (
-    FOLDER,
     METRICS,
     TASK,
     JudgedResponses,
     judgements_of,
     kinds_to_judge,
     known_identifiers,
+    rated_measures,
     store_of,
 )
 from medunlearn.judging.tasks import JudgingCase
@@ -42,6 +43,7 @@ from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import refuse_broken
+from medunlearn.results.rated import FOLDER, JUDGED
 from medunlearn.results.runs import FILE, Run
 from medunlearn.results.scores import replace_scores
 
@@ -72,25 +74,27 @@ def attacked_responses(
         store_of(attacked.run),
         f"{record.folder / FOLDER}/",
         {"attack": record.info.key},
-        lambda judged: _add_scores(attacked, benchmark, judged.table(PANEL_FILE), settings.groups),
+        lambda judged: _add_scores(attacked, benchmark, judged, settings.groups),
     )
 
 
-def _add_scores(attacked: Attacked, benchmark: Benchmark, panel: pd.DataFrame, kinds: Sequence[str]) -> None:
+def _add_scores(attacked: Attacked, benchmark: Benchmark, judged: JudgingRun, kinds: Sequence[str]) -> None:
     """Add factuality and Gen Score to the attack's tables, replacing earlier ones."""
-    judgements, missing = judgements_of(panel), Judgement(None, NOT_JUDGED)
+    judgements, missing = judgements_of(judged.table(PANEL_FILE)), Judgement(None, NOT_JUDGED)
     items: dict[ContextLevel, list[Item]] = {}
     for _, context, item in _items(attacked, benchmark, kinds):
-        judged = replace(item, judgement=judgements.get(_case(item, context), missing))
-        items.setdefault(context, []).append(judged)
-    labels, metrics = _labels(attacked), [get_metric(name) for name in METRICS]
+        rated_item = replace(item, judgement=judgements.get(_case(item, context), missing))
+        items.setdefault(context, []).append(rated_item)
+    labels, metrics = _labels(attacked), [get_metric(name) for name in rated_measures(judged)]
     new = [context_scores(score(own, metrics), labels, context) for context, own in items.items()]
-    scores = pd.concat([attacked.scores[~attacked.scores["measure"].isin(METRICS)], *new], ignore_index=True)
+    unrated = attacked.scores[~attacked.scores["measure"].map(real_name).isin(METRICS)]
+    scores = pd.concat([unrated, *new], ignore_index=True)
     config, folder = attacked.record.info.config, attacked.record.folder
     split = benchmark.split(config["split"])
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
     replace_scores(folder, scores, attack=[ATTACK])
     write_frame(folder / SUMMARY, summary)
+    attacked.record.info.results[JUDGED] = str(judged.run.folder.relative_to(attacked.run.folder))
     attacked.record.info.with_tables(folder).write(folder)
 
 

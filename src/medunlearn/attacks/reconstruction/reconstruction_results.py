@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from medunlearn.attacks.reconstruction.contexts import NONE, ContextLevel
+from medunlearn.data.origins import drawn_name
 from medunlearn.data.splits import Split
 from medunlearn.results.matrix import ALL_KINDS
 from medunlearn.results.scores import measured
@@ -15,7 +16,8 @@ NAME = "reconstruction"
 """Of the family."""
 SUMMARY = "reconstruction_summary.parquet"
 METRICS: tuple[str, ...] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
-_JUDGED = ("gen_score", "factuality")
+_RATED = ("gen_score", "factuality")
+_JUDGED = (*_RATED, *map(drawn_name, _RATED))
 OWN = {
     "generation": (*_JUDGED, "rouge_l_f"),
     "cloze": (*_JUDGED, "exact_match"),

@@ -15,7 +15,7 @@ from medunlearn.audit.identifiers.findings import as_frame, finding
 from medunlearn.audit.identifiers.normalized_text import IndexedText, words_of
 from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens
 from medunlearn.audit.identifiers.review import sample_similar
-from medunlearn.audit.judge import AuditJudge, SensitiveContent
+from medunlearn.audit.judge import AuditJudge, SensitiveContent, named_judge
 from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_frame, write_json
@@ -61,9 +61,11 @@ def judge_sensitive(
         MedunlearnError: responses of the judge are missing; the others are kept.
     """
     sample, sources = _sources(outputs, records, settings)
+    task = SensitiveContent()
     with judge.client() as client:
-        results = write(SensitiveContent(), sources, client, quiet=quiet)
+        results = write(task, sources, client, quiet=quiet)
         facts = client.facts()
+        origin = client.provenance(task.title, task.version, task.prompt_sha256)
     replies = [results.results.get(source.id) for source in sources]
     judged_outputs = [(output, reply["pieces"]) for output, reply in zip(sample, replies, strict=True) if reply]
     findings = as_frame(row for output, reply in judged_outputs for row in _rows(output, reply, judge.name))
@@ -76,9 +78,10 @@ def judge_sensitive(
         "answered": [output.key for output, _ in judged_outputs],
         "unanswered": dict(Counter(reject.reason for reject in results.rejects)),
         "llm": facts,
+        "provenance": [origin.to_json()],
     }
     write_json(folder / FACTS, content)
-    judge.refuse_missing(results.to_ask_again, "responses")
+    judge.refuse_missing(results.to_ask_again, "responses", permanent=client.permanent)
 
 
 def read_judged(outputs: Sequence[RecordResponse], folder: Path) -> JudgedContent | None:
@@ -90,7 +93,8 @@ def read_judged(outputs: Sequence[RecordResponse], folder: Path) -> JudgedConten
         return None
     judged_keys = set(map(tuple, facts["answered"]))
     answered_outputs = [output for output in outputs if output.key in judged_keys]
-    return JudgedContent(str(facts["model"]), read_frame(folder / FILE), answered_outputs, facts["unanswered"])
+    model = named_judge(str(facts["model"]), facts.get("provenance"))
+    return JudgedContent(model, read_frame(folder / FILE), answered_outputs, facts["unanswered"])
 
 
 def plan_sensitive(

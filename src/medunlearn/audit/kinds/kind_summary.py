@@ -163,5 +163,5 @@ def find_kinds(
     if judge is not None:
         with judge.client() as client:
             _, missing = judge_spans(read_tables(folder), settings, client, quiet=quiet)
-        judge.refuse_missing(missing, "spans")
+        judge.refuse_missing(missing, "spans", permanent=client.permanent)
     return KindSummary.open(folder)

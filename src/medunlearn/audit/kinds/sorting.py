@@ -15,12 +15,13 @@ import pandas as pd
 import pyarrow as pa
 
 from medunlearn.audit.audit_tables import KEY, AuditTables
-from medunlearn.audit.judge import UNCLEAR, AuditJudge, MemorizedKind
+from medunlearn.audit.judge import UNCLEAR, AuditJudge, MemorizedKind, named_judge
 from medunlearn.audit.kinds.kind_rules import Label, kinds, sort_span
 from medunlearn.audit.kinds.memorized_spans import Texts, collect_spans
 from medunlearn.config import check
 from medunlearn.config.audit import KindSettings
 from medunlearn.data.leftovers import read_whole
+from medunlearn.data.origins import Provenance, is_rehearsal_model, read_provenance
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_json, read_table, write_json, write_table
 from medunlearn.errors import InputError, SourceError
@@ -73,7 +74,9 @@ def judge_spans(
     outcome = write(MemorizedKind(), _prompts(spans), client, quiet=quiet)
     labels: dict[str, Label] = {reject.id: (None, reject.reason) for reject in outcome.rejects}
     labels |= {name: (str(result["kind"]), None) for name, result in outcome.results.items()}
-    facts = {"judge": client.settings.name, "llm": client.facts()}
+    task = MemorizedKind()
+    origin = client.provenance(task.title, task.version, task.prompt_sha256)
+    facts = {"judge": client.settings.name, "llm": client.facts(), "provenance": [origin.to_json()]}
     return _save(audit.folder, spans, "judge", labels, settings, **facts), outcome.to_ask_again
 
 
@@ -169,9 +172,20 @@ def settings_of(folder: Path) -> KindSettings:
 
 
 def judge_of(folder: Path) -> str | None:
-    """The language model that sorted an audit's spans, if any."""
-    judge: str | None = _facts(folder).get("judge")
-    return judge
+    """The language model that sorted an audit's spans, if any; marked if its kinds were drawn at random."""
+    facts = _facts(folder)
+    judge: str | None = facts.get("judge")
+    return None if judge is None else named_judge(judge, facts.get("provenance"))
+
+
+def sorted_by(folder: Path) -> tuple[Provenance, ...]:
+    """Origin of a language model's sorting of an audit's spans; empty if none sorted them."""
+    facts = _facts(folder)
+    judge = facts.get("judge")
+    if judge is None:
+        return ()
+    older = Provenance(MemorizedKind.title, str(judge), drawn=True if is_rehearsal_model(str(judge)) else None)
+    return read_provenance(facts.get("provenance")) or (older,)
 
 
 def _facts(folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from medunlearn.config import PromptFile, read_yaml
+from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import UnknownNameError
 from medunlearn.judging.labels import LabelSheet
 from medunlearn.llm.requests import Message
@@ -63,6 +64,17 @@ class JudgingTask:
     prompt: str = field(repr=False)
     split: str = ""
     user_prompt: PromptFile | None = None
+
+    @property
+    def prompt_sha256(self) -> str:
+        """SHA-256 of the prompt's wording: a user's file, else system and user message with what they fill in."""
+        if self.user_prompt is not None:
+            return self.user_prompt.sha256
+        return sha256_of_json([self.system, self.prompt, self._wording()])
+
+    def _wording(self) -> Mapping[str, str]:
+        """Further wording of the task that fills placeholders."""
+        return {}
 
     @property
     def rates(self) -> bool:
@@ -144,6 +156,9 @@ class CategoryTask(JudgingTask):
 
     belongs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    def _wording(self) -> Mapping[str, str]:
+        return self.belongs
+
     def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
         lines = []
         for category in categories:
@@ -180,6 +195,9 @@ class CriteriaTask(JudgingTask):
 
     verdict: str = ""
     criteria: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def _wording(self) -> Mapping[str, str]:
+        return self.criteria
 
     def worded_as(self, file: PromptFile | None) -> Self:
         """Like :meth:`JudgingTask.worded_as`; a prompt without our criteria gets a verdict only."""

@@ -24,6 +24,7 @@ from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from medunlearn.config import PromptFile, read_yaml
+from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.llm.requests import Message, Request
 
@@ -128,6 +129,11 @@ class WritingTask(ABC):
     def version(self) -> str:
         """``disease_label@1``; for a user's prompt the beginning of its SHA-256: ``disease_label@1a2b3c4d5e6f``."""
         return f"{self.name}@{self.prompt.version}"
+
+    @property
+    def prompt_sha256(self) -> str:
+        """SHA-256 of the prompt's text and answer schema."""
+        return sha256_of_json([self.prompt.system, self.prompt.user, self.prompt.schema])
 
     def request(self, source: Source, sampling: Sampling | None = None) -> Request:
         """The request about a source."""

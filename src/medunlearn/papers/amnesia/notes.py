@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from medunlearn.config import check
 from medunlearn.config.reading import with_server
-from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.benchmark import PROVENANCE, Benchmark
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
 from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of, sha256_of_json, write_table
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
+from medunlearn.judging.controls import one_answer
 from medunlearn.judging.writing import Source, WritingTask, reasons
 from medunlearn.llm import CostEstimate
 from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, from_notes
@@ -180,6 +181,8 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
                 "model "
                 "said is kept and not asked for again, unless with --again; another --llm.model is asked anew."
             )
+        if notes.label_column == "title" and (label := one_answer([v["category"] for v in labels.values()])):
+            facts["remarks"] = [f"All {len(labels)} notes got one disease label, {label}: look at labels.parquet."]
         benchmark = save_new(_benchmark(notes, labels, questions, facts), out)
         _save_tables(out, notes, labels, questions)
     if not quiet:
@@ -273,6 +276,8 @@ def _benchmark(notes: NotesInput, labels: Results, questions: Results, facts: Ma
         titles={q.note.note_id: q.note.title for q in questioned if q.note.title},
         notes={
             "prompts": facts["prompts"],
+            PROVENANCE: facts["provenance"],
+            **({"remarks": facts["remarks"]} if facts.get("remarks") else {}),
             **({"prompt files": files} if files else {}),
             "left out": facts["rejects"],
             "guard": notes.writer.decision.reason,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import check
+from medunlearn.data.benchmark import PROVENANCE
 from medunlearn.errors import ConfigError
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
@@ -76,7 +77,7 @@ def build_new(
             with writer.session(out, facts, quiet=quiet) as session:
                 drafts = write_documents(settings, session, screen)
             writing_rejects = session.rejects
-            notes = {"prompts": facts["prompts"], "left out": facts["rejects"]}
+            notes = {"prompts": facts["prompts"], "left out": facts["rejects"], PROVENANCE: facts["provenance"]}
         else:
             drafts = invented.invent_drafts(settings, screen)
         benchmark = save_new(invented.assemble(drafts, settings, screen, notes), out)
@@ -201,7 +202,7 @@ def _verify(
             verification = verify(sources, answers, clients, quiet=session.quiet)
         finally:
             session.verifiers |= {name: client.facts() for name, client in clients.items()}
-    return session.add(VERIFY, verification)
+        return session.add(VERIFY, verification, clients.values())
 
 
 def _story_sources(settings: LumeNewSettings) -> list[Source]:

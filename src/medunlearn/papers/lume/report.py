@@ -10,6 +10,7 @@ from medunlearn.reports.blocks import Cell, Text, blocks, section
 from medunlearn.reports.claims import Case, Finding, findings_data, statements, without_broken
 from medunlearn.reports.content import PaperPart
 from medunlearn.reports.formatting import UNSCORED, decimal
+from medunlearn.reports.provenance import undecided, without_drawn
 from medunlearn.reports.table_blocks import grid
 from medunlearn.results.evaluated import reference_of
 from medunlearn.study.report.papers import GatheredRuns
@@ -43,7 +44,8 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
     def reason(case: Case, context: str) -> str:
         return next(iter(references), broken.get(case.labels.get("run", ""), ""))
 
-    return report_part(without_broken(findings(measured(runs)), reason), scores)
+    healthy = without_broken(findings(measured(runs)), reason)
+    return report_part(without_drawn(healthy, undecided(runs.content.benchmark)), scores)
 
 
 def measured(runs: GatheredRuns) -> Measured:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from medunlearn.config import check
-from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.benchmark import MANIFEST, PROVENANCE, Benchmark
 from medunlearn.data.image_files import NOTE, verify_images, write_image_table
 from medunlearn.data.storage import write_table
 from medunlearn.judging.writing import Source, WritingTask
@@ -97,6 +97,7 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
             with writer.session(out, facts, quiet=quiet) as session:
                 items = write_items(selection, settings, session)
             notes = {"prompts": facts["prompts"], "by templates instead": facts["rejects"]}
+            notes[PROVENANCE] = facts["provenance"]
         images = Gallery(out, settings).illustrate(selection, general, quiet=quiet)
         if images.files:
             notes[NOTE] = dict(write_image_table(out, images.files))

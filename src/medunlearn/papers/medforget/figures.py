@@ -42,7 +42,7 @@ def figure_6(results: LevelResults) -> list[tuple[str, Panels]]:
     """A row per measure, a panel for what is given; section to institution from left to right."""
     rows = (
         (measure.title, [(f"given {GIVEN[step]}", given(step), measure) for step in IDENTIFIERS])
-        for measure in results.tasks
+        for measure in results.shown_tasks
     )
     return [(head, panels) for head, row in rows if (panels := _panels(results, results.levels[::-1], row))]
 
@@ -70,7 +70,7 @@ def _panel(results: LevelResults, levels: Sequence[Scope], group: str, measure: 
             data.append(line(name_of(who), points, colour(results.methods, who), line=style, marker=marker))
     if not data:
         return None
-    frame = layout(None, "", f"{measure.title}, %", small=True)
+    frame = layout(None, "", measure.axis, small=True)
     frame |= {"margin": {"l": 52, "r": 8, "t": 8, "b": 34}}
     frame["yaxis"] |= {"range": [-3, 103], "nticks": 6}
     places = list(range(len(levels)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from medunlearn.data.origins import DRAWN, drawn_name, marked
 from medunlearn.papers.medforget.partitions import LEVELS
 
 
@@ -25,6 +26,11 @@ class LevelMeasure:
     level: str = ""
 
     @property
+    def axis(self) -> str:
+        """Title for a figure's axis."""
+        return f"{self.title.replace(DRAWN, 'drawn')}, %"
+
+    @property
     def labels(self) -> dict[str, str]:
         """Label columns of the score table -> their values for these questions."""
         return {"kind": self.kind, "level": self.level}
@@ -43,6 +49,14 @@ IDENTITIES = tuple(
 )
 MEASURES = (GEN_SCORE, ROUGE, FACTUALITY, CLASSIFICATION, CLOZE, *IDENTITIES)
 """Ours, after the paper's words."""
+DRAWN_GEN_SCORE, DRAWN_FACTUALITY = (
+    replace(
+        measure, name=drawn_name(measure.name), title=marked(measure.title), measure=drawn_name(measure.measure)
+    )
+    for measure in (GEN_SCORE, FACTUALITY)
+)
+SHOWN = (*MEASURES, DRAWN_GEN_SCORE, DRAWN_FACTUALITY)
+"""Measures of tables and figures: drawn ratings too, by which no finding is decided."""
 
 WITH_NAMES = "generation, names in it"
 """In place of a kind: generation and identity questions together, as the published code counts generation."""

@@ -16,7 +16,7 @@ from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
 from medunlearn.papers.medforget.controls import control_sections, image_controls, private_results
 from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6, level_examples
-from medunlearn.papers.medforget.measures import MEASURES
+from medunlearn.papers.medforget.measures import DRAWN_GEN_SCORE, GEN_SCORE, MEASURES
 from medunlearn.papers.medforget.models import LevelModels
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.question_sets import GAP, SETS
@@ -70,7 +70,7 @@ def _caveats(sweep: LevelSweep, models: Sequence[Evaluated]) -> Iterator[str]:
     yield from caveats_of(sweep.models.benchmark.facts(), reported)
     if any(model.context != sweep.context for model in models):
         yield f"Models were asked in several context modes; this report shows {sweep.context} alone."
-    if "gen_score" not in set(table["measure"]):
+    if not {GEN_SCORE.measure, DRAWN_GEN_SCORE.measure} & set(table["measure"]):
         yield CAPTIONS["unjudged"]
     if SETS["general"].fold not in set(table["fold"]):
         yield CAPTIONS["no_general"]
@@ -118,8 +118,7 @@ def report_of(
         controls: loss with other images (:func:`~.controls.image_controls`).
     """
     controls = pd.DataFrame() if controls is None else controls
-    judged = results.tasks[0].name == "gen_score"
-    measures = f"{CAPTIONS['gen_score' if judged else 'no_gen_score']} {CAPTIONS['measures']}"
+    measures = f"{CAPTIONS[_generation_caption(results)]} {CAPTIONS['measures']}"
     published = paper_yaml("medforget", "published")
     names = [GAP, *(name for name, group in SETS.items() if not group.given)]
     data = {
@@ -156,12 +155,19 @@ def report_of(
     )
 
 
+def _generation_caption(results: LevelResults) -> str:
+    """Key of the caption on what generation is measured by."""
+    if results.tasks[0] == GEN_SCORE:
+        return "gen_score"
+    return "drawn" if results.shown_tasks[0] == DRAWN_GEN_SCORE else "no_gen_score"
+
+
 def _sections(results: LevelResults) -> Iterator[Section | None]:
     everyone = (*REFERENCES, *map(unlearned, results.methods))
     models = [who for who in everyone if any(results.has(scope.split, who) for scope in results.splits)]
     key = legend(results.methods, models)
     figure = {number: Text(CAPTIONS[f"figure_{number}"], "aside") for number in (5, 6, 7)}
-    by_level = _panels(figure_5(results, results.tasks), "By level")
+    by_level = _panels(figure_5(results, results.shown_tasks), "By level")
     by_code = tables.variants_table(results)
     varied_table = tables.varied_table(results)
     varied = (Text(CAPTIONS["varied"], "aside"), varied_table) if varied_table else ()

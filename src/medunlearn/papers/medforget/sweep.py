@@ -13,9 +13,11 @@ import pandas as pd
 from medunlearn.papers.medforget.measures import (
     CLASSIFICATION,
     CLOZE,
+    DRAWN_GEN_SCORE,
     GEN_SCORE,
     MEASURES,
     ROUGE,
+    SHOWN,
     VARIANTS,
     LevelMeasure,
 )
@@ -71,8 +73,15 @@ class LevelResults(SweepResults):
 
     @cached_property
     def tasks(self) -> tuple[LevelMeasure, ...]:
-        """Generation, classification, cloze; generation uses ROUGE-L if no answer was judged."""
+        """Generation, classification, cloze, by which findings are decided; generation uses ROUGE-L if no answer
+        was judged, or ratings were drawn.
+        """
         return (next(iter(self.measured(GEN_SCORE)), ROUGE), CLASSIFICATION, CLOZE)
+
+    @cached_property
+    def shown_tasks(self) -> tuple[LevelMeasure, ...]:
+        """The same for tables and figures, which show drawn ratings with their mark."""
+        return (next(iter(self.measured(GEN_SCORE, DRAWN_GEN_SCORE)), ROUGE), CLASSIFICATION, CLOZE)
 
     @cached_property
     def in_sequence(self) -> Mapping[tuple[str, ...], SweepNumber]:
@@ -140,7 +149,7 @@ class LevelSweep(SweepDraws):
 
 def _sums() -> Iterator[tuple[str, LevelMeasure, Mapping[str, int]]]:
     """Group, measure, and the weight of each question set in the group's number."""
-    for group, measure in (*product(SETS, MEASURES), *product((group.name for group in GROUPS), VARIANTS)):
+    for group, measure in (*product(SETS, SHOWN), *product((group.name for group in GROUPS), VARIANTS)):
         yield group, measure, {group: 1}
     for measure in MEASURES:
         yield GAP, measure, {"retain": 1, "forget": -1}

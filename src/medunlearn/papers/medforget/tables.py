@@ -16,6 +16,8 @@ from medunlearn.papers.medforget.measures import (
     CODE_FACTUALITY,
     CODE_GEN_SCORE,
     CODE_ROUGE,
+    DRAWN_FACTUALITY,
+    DRAWN_GEN_SCORE,
     FACTUALITY,
     GEN_SCORE,
     IDENTITIES,
@@ -37,7 +39,10 @@ from medunlearn.papers.sweeps.tables import cell_table, contrast_table
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.formatting import ABSENT, UNSCORED, percent_interval
 
-OWN = {3: (GEN_SCORE, CLASSIFICATION, CLOZE), 5: (ROUGE, FACTUALITY, GEN_SCORE)}
+OWN = {
+    3: (GEN_SCORE, CLASSIFICATION, CLOZE),
+    5: (ROUGE, FACTUALITY, GEN_SCORE, DRAWN_FACTUALITY, DRAWN_GEN_SCORE),
+}
 PUBLISHED = {
     3: (CODE_GEN_SCORE, CODE_CLASSIFICATION, CODE_CLOZE),
     5: (CODE_ROUGE, CODE_FACTUALITY, CODE_GEN_SCORE),
@@ -92,7 +97,7 @@ def table_3(results: LevelResults) -> Table | None:
     target and retrained model.
     """
     groups = [name for name in (*FOUR, GAP) if name in set(results.numbers["group"])]
-    return _levels_table(results, results.tasks, _models(results), groups)
+    return _levels_table(results, results.shown_tasks, _models(results), groups)
 
 
 def common_table(results: LevelResults) -> Table | None:
@@ -103,7 +108,7 @@ def common_table(results: LevelResults) -> Table | None:
         return None
     levels = {scope.split for scope in results.levels}
     models = [(who, split) for who, split in _models(results) if split in levels]
-    return _levels_table(results, results.tasks, models, ON_COMMON.values())
+    return _levels_table(results, results.shown_tasks, models, ON_COMMON.values())
 
 
 def varied_table(results: LevelResults) -> Table | None:
@@ -111,19 +116,21 @@ def varied_table(results: LevelResults) -> Table | None:
     groups = [name for name in (*REPHRASED, "paraphrase") if name in set(results.numbers["group"])]
     if groups in ([], [REPHRASED[0]]):
         return None
-    return _levels_table(results, results.tasks, _models(results), groups)
+    return _levels_table(results, results.shown_tasks, _models(results), groups)
 
 
 def modality_table(results: LevelResults) -> Table | None:
     """The same facts asked with the image and with the study's name only; None if they were not asked."""
     if "text" not in set(results.numbers["group"]):
         return None
-    return _levels_table(results, results.tasks, _models(results), ("forget", "text", "retain", "retain text"))
+    return _levels_table(
+        results, results.shown_tasks, _models(results), ("forget", "text", "retain", "retain text")
+    )
 
 
 def brought_back_table(results: LevelResults) -> Table | None:
     """Recovery by names: an unlearned model's change, the target's, and the difference, in percent points."""
-    steps, heads = _attack_columns(results, IDENTIFIERS[1:])
+    steps, heads = _attack_columns(results, results.tasks, IDENTIFIERS[1:])
     names = ("change", "target's change", "brought back")
     rows = (
         ((method, scope.split, name), [results.contrast(name, scope.split, method, *step) for step in steps])
@@ -189,17 +196,19 @@ def _models(results: LevelResults) -> list[tuple[Who, str]]:
     return [(who, scope.split) for who in everyone for scope in results.splits if results.has(scope.split, who)]
 
 
-def _attack_columns(results: LevelResults, identifiers: Sequence[str]) -> tuple[list[tuple[str, str]], list[Cell]]:
+def _attack_columns(
+    results: LevelResults, measures: Sequence[LevelMeasure], identifiers: Sequence[str]
+) -> tuple[list[tuple[str, str]], list[Cell]]:
     """(Set, measure) and heading of every attacked measure and attack step."""
     attacked = set(results.attacked["measure"])
-    steps = [(m, name) for m in results.tasks if m.name in attacked for name in identifiers]
+    steps = [(m, name) for m in measures if m.name in attacked for name in identifiers]
     heads = [Cell(measure.title, f"given {GIVEN[name]}") for measure, name in steps]
     return [(given(name), measure.name) for measure, name in steps], heads
 
 
 def attack_table(results: LevelResults) -> Table | None:
     """Figure 6's numbers: one row per model and split, with given identifiers in columns."""
-    steps, heads = _attack_columns(results, IDENTIFIERS)
+    steps, heads = _attack_columns(results, results.shown_tasks, IDENTIFIERS)
     rows = (
         (name_of(who), split, *map(percent_cell, numbers))
         for who, split in _models(results)

@@ -14,7 +14,7 @@ from typing import Any
 from medunlearn.config import check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.reading import with_server
-from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.benchmark import PROVENANCE, Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import sha256_of_json, write_table
 from medunlearn.judging.writing import Source
@@ -67,7 +67,7 @@ def build_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say
         with writer.session(out, facts, quiet=quiet) as session:
             answers = session.write(TASK, _sources(notes))
         provenance = f"llm:{writer.server.name}:{TASK.version}"
-        benchmark = save_new(_with_questions(notes, answers, provenance), out)
+        benchmark = save_new(_with_questions(notes, answers, provenance, facts["provenance"]), out)
         write_table(out / EVIDENCE_FILE, evidence_rows(answers), EVIDENCE)
     if not quiet:
         for line in summary_lines(out, session.rejects, facts):
@@ -99,7 +99,9 @@ def _sources(notes: Benchmark) -> list[Source]:
     ]
 
 
-def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: str) -> Benchmark:
+def _with_questions(
+    notes: Benchmark, answers: Mapping[str, Any], provenance: str, records: Sequence[Mapping[str, Any]]
+) -> Benchmark:
     questioned = [
         QuestionedNote(
             Note(record.record_id, record.text, notes.subject(record.record_id)),
@@ -110,9 +112,8 @@ def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: st
         if record.record_id in answers
     ]
     named_questions = _with_note_phrases(notes, written_questions(questioned, provenance, notes.seed))
-    return replace(
-        notes, questions=(*notes.questions, *named_questions), notes={**notes.notes, "questions by": provenance}
-    )
+    about = {**notes.notes, "questions by": provenance, PROVENANCE: list(records)}
+    return replace(notes, questions=(*notes.questions, *named_questions), notes=about)
 
 
 def _with_note_phrases(notes: Benchmark, questions: Sequence[Question]) -> list[Question]:

@@ -18,6 +18,7 @@ from medunlearn.reports.content import ReportContent
 from medunlearn.reports.formatting import context_text
 from medunlearn.reports.headline import lead, ranking_section
 from medunlearn.reports.json import plain
+from medunlearn.reports.provenance import provenance_data, provenance_section, undecided
 from medunlearn.reports.readings import Results, main_plane, standings
 from medunlearn.reports.table_blocks import metric_table
 from medunlearn.reports.unlearning import COVERED, HOW_TO_READ, INSIDE, judged_section, unlearning_report
@@ -51,12 +52,14 @@ def neutral_report(models: Sequence[Evaluated], benchmark: Benchmark, request: S
         [_section(part) for part in parts],
         section("How to read this", Prose((*HOW_TO_READ, COVERED))),
         judged_section(request.judged),
+        provenance_section(results.provenance, results.extractor),
         section("Appendix", details("Learning rates tried", search_table(request.search))),
     )
     data = {
         **{name: getattr(results, name) for name in ("benchmark", "methods", "seeds", "contexts", "caveats")},
         "missing": [{"name": name, "reason": reason} for name, reason in request.missing],
         "findings": findings_data(findings),
+        "provenance": provenance_data(results.provenance),
         "parts": {part.title: unlearning_report(part.content).data for part in parts},
     }
     first = (
@@ -65,7 +68,10 @@ def neutral_report(models: Sequence[Evaluated], benchmark: Benchmark, request: S
         ("Seeds", ", ".join(map(str, results.seeds))),
         ("Benchmark", f"{results.benchmark['name']}, data use: {results.benchmark['data_use']}"),
     )
-    return SweepReport(Report(request.title, page, "Sweep report", first, plain(data)), findings, results)
+    drawn = undecided(results.benchmark)
+    return SweepReport(
+        Report(request.title, page, "Sweep report", first, plain(data), drawn=drawn), findings, results
+    )
 
 
 def _parts(swept: SweepModels, benchmark: Benchmark, request: SweepRequest) -> Iterator[SweepPart]:

@@ -31,12 +31,13 @@ from medunlearn.reports.claims import (
 )
 from medunlearn.reports.formatting import context_text
 from medunlearn.reports.json import plain
+from medunlearn.reports.provenance import provenance_data, provenance_section, undecided, without_drawn
 from medunlearn.reports.unlearning import judged_section
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.judge_stage import judged_runs
-from medunlearn.study.report.gather import panel_part
+from medunlearn.study.report.gather_ratings import panel_part
 
 FILE = "sweep.json"
 _LOST = ("failed", "not run")
@@ -66,7 +67,8 @@ def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> 
         else finding
         for finding in findings
     )
-    return without_broken(checked, lambda case, context: results.broken_in(case.labels, context))
+    healthy = without_broken(checked, lambda case, context: results.broken_in(case.labels, context))
+    return without_drawn(healthy, undecided(results.benchmark))
 
 
 def sweep_page(
@@ -114,6 +116,7 @@ def sweep_page(
             name="published",
             raised=True,
         ),
+        provenance_section(results.provenance, results.extractor),
         section("Appendix", details("Splits", splits, opened=splits_open), rates),
     )
     first = (
@@ -130,10 +133,12 @@ def sweep_page(
         "splits": [asdict(split) for split in results.splits],
         "missing": [{"name": name, "reason": reason} for name, reason in request.missing],
         "findings": findings_data(findings),
+        "provenance": provenance_data(results.provenance),
         "search": request.search,
         **data,
     }
-    page = Report(request.title, parts, "Sweep report", first, plain({k: _columns(v) for k, v in content.items()}))
+    data, drawn = plain({k: _columns(v) for k, v in content.items()}), undecided(results.benchmark)
+    page = Report(request.title, parts, "Sweep report", first, data, drawn=drawn)
     return SweepReport(page, findings, results, by)
 
 

@@ -11,13 +11,17 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from medunlearn.data.data_use import UNKNOWN
+from medunlearn.data.origins import Provenance
+from medunlearn.metrics.leakage.leakage_score import extractor_words
 from medunlearn.papers.sweeps.models import REFERENCES, BrokenModel, SweepModels, Who, unlearned
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, decide, findings_text, findings_view
 from medunlearn.reports.content import JudgementTables
+from medunlearn.reports.provenance import provenance_lines, with_provenance
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.reports.view import ResultView
 from medunlearn.statistics.bootstrap import REPLICATES
+from medunlearn.study.report.gather_ratings import distinct_entries, judge_remarks, rated_by
 
 ONE_SEED = (
     "Every model was trained with one seed. Intervals say how patients differ, not how another training run would "
@@ -88,6 +92,8 @@ class SweepResults:
         refused: (context, split) -> why nothing may be read against its retrained models.
         broken: (context, split, method; "" of target and retrained model) -> why a model is broken.
         warnings: sentences on broken models; also the first caveats.
+        provenance: who wrote the benchmark's labels and questions, and who rated responses.
+        extractor: of the leakage score's keywords.
     """
 
     number_labels: ClassVar[tuple[str, ...]]
@@ -105,19 +111,28 @@ class SweepResults:
     broken: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     request: SweepRequest = field(default_factory=SweepRequest)
+    provenance: tuple[Provenance, ...] = ()
+    extractor: str = ""
 
     @staticmethod
     def facts(models: SweepModels, caveats: Iterable[str], request: SweepRequest) -> dict[str, Any]:
         """The fields common to all papers."""
         refused, broken = models.refused(request.replicates, request.seed), models.broken()
         warnings = _warnings(broken)
+        evaluated = [model for *_, seeds in models for model in seeds.values()]
+        panels = (entry for panel in request.judged for entry in panel.provenance)
+        origins = distinct_entries([*models.benchmark.provenance, *panels, *rated_by(evaluated)])
         against = (f"{split} ({context}): {' '.join(reasons)}" for (context, split), reasons in refused.items())
         return {
             "methods": models.methods,
             "contexts": models.contexts,
             "seeds": models.seeds,
             "benchmark": {**models.benchmark.facts(), "data_use": models.data_use or UNKNOWN},
+            "provenance": origins,
+            "extractor": extractor_words({model.extractor for model in evaluated} - {""}),
             "caveats": (
+                *provenance_lines(origins),
+                *judge_remarks(evaluated, request.judged),
                 *warnings,
                 *caveats,
                 *([ONE_SEED] if len(models.seeds) == 1 else []),
@@ -260,4 +275,7 @@ class SweepReport:
 
     def view(self) -> ResultView:
         """The findings, for the terminal."""
-        return findings_view({"findings": self.verdicts()}, self.text(), self.broken)
+        view = findings_view({"findings": self.verdicts()}, self.text(), self.broken)
+        return (
+            view if self.results is None else with_provenance(view, self.results.provenance, self.results.extractor)
+        )

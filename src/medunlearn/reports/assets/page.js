@@ -101,7 +101,8 @@
     // A label that has no free place is left out, and the legend says what the colours are.
     const legend = figure.closest(".lead, section")?.querySelector(".legend.spare");
     if (legend) legend.hidden = left === 0;
-    return Plotly.relayout(figure, { annotations });
+    const marks = (figure.spec.layout.annotations || []).map((mark) => themed(mark, getComputedStyle(root)));
+    return Plotly.relayout(figure, { annotations: [...marks, ...annotations] });
   };
 
   const templateElement = document.getElementById("figure-template");

@@ -123,7 +123,8 @@ class EpochEvaluation:
                 if self.processes.main:
                     self._remove_others(epoch)
         self.seconds += time.perf_counter() - started
-        return is_over(self._standings, self.patience) or self._is_stopped(epoch)
+        is_over_now = not self.benchmark.undecided and is_over(self._standings, self.patience)
+        return is_over_now or self._is_stopped(epoch)
 
     def _is_stopped(self, epoch: int) -> bool:
         if self.stop is None or not epoch:
@@ -162,7 +163,7 @@ class EpochEvaluation:
         info = self.trainer.recording.info
         info.results["epochs"] = {
             "select": self.select,
-            "rule": self.rule.words(self._standings),
+            "rule": self.benchmark.undecided or self.rule.words(self._standings),
             "patience": self.patience,
             "numbers": [standing.facts() for standing in self._standings],
             "best": best.epoch if best else None,
@@ -275,7 +276,8 @@ class EpochEvaluation:
             before = read_frame(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
         write_frame(path, table)
-        return [replace(standing, problem=self._problem(standing.epoch)) for standing in self.rule.standings(table)]
+        standings = [replace(s, problem=self._problem(s.epoch)) for s in self.rule.standings(table)]
+        return [replace(s, value=None) for s in standings] if self.benchmark.undecided else standings
 
     def _problem(self, epoch: int) -> str:
         """Reason why the model is broken after an epoch, from its evaluation."""

@@ -10,13 +10,12 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
+from medunlearn.data.origins import read_provenance
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
-from medunlearn.input_files import path_inside
 from medunlearn.judging.panel_run import JudgingRun
-from medunlearn.judging.sections import panel_about, panel_title
 from medunlearn.metrics import installed_metrics
 from medunlearn.metrics.leakage.leakage_score import LEAKAGE, PAPER_EXTRACTOR, extractor_words
 from medunlearn.models.health import banner
@@ -24,11 +23,11 @@ from medunlearn.paper import paper_of
 from medunlearn.probes.utility.numbers import gather_utility
 from medunlearn.reports.content import (
     Example,
-    JudgementTables,
     Membership,
     ModelResult,
     ReportContent,
 )
+from medunlearn.reports.provenance import provenance_lines
 from medunlearn.reports.rank_tables import nothing_to_forget
 from medunlearn.results.composites import COMPOSITES, DEGRADATION_SCORE
 from medunlearn.results.evaluated import (
@@ -40,12 +39,12 @@ from medunlearn.results.evaluated import (
     one_vocabulary,
     reference_of,
 )
-from medunlearn.results.record import FILE
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.presets import is_tiny
 from medunlearn.study.report.gather_attacks import attack_parts, attacks_on, find_attack
 from medunlearn.study.report.gather_ranks import gather_ranks
+from medunlearn.study.report.gather_ratings import distinct_entries, judgement_tables, rated_by
 from medunlearn.study.report.papers import GatheredRuns, paper_part
 
 EXAMPLES_A_SIDE = 4
@@ -83,10 +82,19 @@ def gather(
     reference = reference_of(models, replicates, seed)
     broken = {model.run.label: model.record.info.problems for model in models if model.record.info.problems}
     warnings = banner(broken | _broken_epochs(models))
+    written = read_provenance(results["benchmark"].get("provenance")) if benchmark is None else benchmark.provenance
+    tables = judgement_tables(models, judged)
+    origins = distinct_entries(
+        [*written, *(entry for panel in tables for entry in panel.provenance), *rated_by(models)]
+    )
     ranks = gather_ranks(models)
     content = ReportContent(
         title=title,
-        benchmark={**results["benchmark"], "data_use": tightest([model.data_use for model in models]) or UNKNOWN},
+        benchmark={
+            **results["benchmark"],
+            "data_use": tightest([model.data_use for model in models]) or UNKNOWN,
+            "provenance": [entry.to_json() for entry in written],
+        },
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
         models=tuple(_model(model, may_show) for model in models),
@@ -94,6 +102,8 @@ def gather(
         examples=tuple(_examples(benchmark, models)) if may_show and benchmark is not None else (),
         metrics=metric_meanings(models),
         caveats=(
+            *provenance_lines(origins),
+            *dict.fromkeys(line for panel in tables for line in panel.remarks),
             *warnings,
             *caveats_of(results["benchmark"], models),
             *(reference.caveats if reference else ()),
@@ -106,7 +116,9 @@ def gather(
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
-        judged=_judgement_tables(models, judged),
+        judged=tables,
+        provenance=origins,
+        extractor=extractor_words({model.extractor for model in models} - {""}),
     )
     parts = attack_parts(content, models, replicates, seed)
     areas = next((part.areas for part in parts if part.areas is not None), Membership())
@@ -146,21 +158,6 @@ def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
             f"{benchmark.folder} is not the benchmark that {first.run.folder} was evaluated on. Use that one, or "
             "evaluate the runs on this one."
         )
-
-
-def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
-    """A panel's tables for a report."""
-    return JudgementTables(f"{whose}{panel_title(panel.panel)}", panel_about(panel.panel), tuple(panel.sections()))
-
-
-def _judgement_tables(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
-    """The benchmark's panels, then those on each model's responses."""
-    runs = [("", panel) for panel in panels]
-    for model in models:
-        if where := model.record.info.results.get("judged"):
-            folder = path_inside(model.run.folder, str(where), model.record.folder / FILE)
-            runs.append((f"{model.run.label}. ", JudgingRun.open(folder)))
-    return tuple(panel_part(run, whose) for whose, run in runs)
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
@@ -279,6 +276,7 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
     extractors = {model.extractor for model in models} - {""}
     missing = paper_of(str(facts["builder"])).missing
     caveats = {
+        **dict.fromkeys(map(str, facts.get("remarks") or ()), True),
         f"{missing}: measures, findings and pages that only this paper has are not shown.": bool(missing),
         "The patients are invented. These numbers show how the measurements work; they say nothing about real "
         "patients or clinical models.": facts["invented"],

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 
 import pandas as pd
 
+from medunlearn.data.origins import DRAWN
 from medunlearn.errors import MedunlearnError
 from medunlearn.results.composites import COMPOSITES, Composite, harmonic_mean
 from medunlearn.results.matrix import ALL_KINDS
@@ -45,8 +46,12 @@ class Trial:
     problem: str = ""
 
 
-def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -> Trial:
-    """Utility and forgetting at a rate, from the summary of its model's evaluation."""
+def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "", undecided: str = "") -> Trial:
+    """Utility and forgetting at a rate, from the summary of its model's evaluation.
+
+    Args:
+        undecided: reason why these numbers decide nothing, so that the rate gets no score.
+    """
     utility, utility_name = composite_value(summary, UTILITY)
     forgetting, forgetting_name = composite_value(summary, FORGETTING)
     trial = Trial(
@@ -55,6 +60,8 @@ def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -
     if utility is None or forgetting is None:
         missing = UTILITY if utility is None else FORGETTING
         return replace(trial, reason=f"no part of {missing.name} was scored on the {missing.side} set")
+    if undecided:
+        return replace(trial, reason=undecided)
     return replace(trial, score=harmonic_mean([utility, forgetting]))
 
 
@@ -69,7 +76,13 @@ def composite_value(summary: pd.DataFrame, composite: Composite, fold: str = FOL
 
 
 def best_rate(rows: Sequence[Trial]) -> float:
-    """The best learning rate of one method. Raises MedunlearnError: no rate has a score; with reasons."""
+    """The best learning rate of one method; where numbers were drawn at random, the smallest, for a rehearsal.
+
+    Raises:
+        MedunlearnError: no rate has a score; with reasons.
+    """
+    if any(DRAWN in row.reason for row in rows):
+        return min(row.lr for row in rows)
     best = choose([Worth(None if row.score is None else -row.score, bool(row.problem), row.lr) for row in rows])
     if best is None:
         why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)

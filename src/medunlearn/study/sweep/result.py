@@ -15,7 +15,7 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.graph_run import StudyResult
 from medunlearn.study.judge_stage import judge_all, judged_runs
-from medunlearn.study.report.gather import panel_part
+from medunlearn.study.report.gather_ratings import panel_part
 from medunlearn.study.sweep.sweep_plan import Sweep
 
 SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"

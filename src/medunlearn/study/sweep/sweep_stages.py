@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from medunlearn.config import EvaluateSettings, UnlearnSettings
+from medunlearn.data.origins import DRAWN, read_provenance, why_undecided
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import MedunlearnError
 from medunlearn.results.evaluated import SUMMARY
@@ -47,9 +48,10 @@ class SearchRate(UnlearnModel):
         output = inputs.get(self)
         if output is None or output.evaluation is None:
             return Trial(str(self.method), self.lr, reason=inputs.reason(self) or "not run")
-        problem = "; ".join(RunRecord.read(output.evaluation).problems)
+        record = RunRecord.read(output.evaluation)
+        origins = read_provenance((record.results.get("benchmark") or {}).get("provenance"))
         table = read_frame(output.evaluation / SUMMARY, ("measure", "value"))
-        return trial_of(str(self.method), self.lr, table, problem)
+        return trial_of(str(self.method), self.lr, table, "; ".join(record.problems), why_undecided(origins))
 
 
 class RateChoice(NamedTuple):
@@ -88,7 +90,8 @@ class ChooseRate(RecordedStage[RateChoice]):
         return 0.0
 
     def report(self, output: RateChoice, seconds: float) -> str:
-        edge = at_edge(output.trials, output.lr)
+        drawn = next((trial.reason for trial in output.trials if DRAWN in trial.reason), "")
+        edge = f"not by its numbers: {drawn}" if drawn else at_edge(output.trials, output.lr)
         return f"{self.name}: {output.lr:g}" + (f" ({edge})" if edge else "")
 
     def facts(self, result: RateChoice | None = None) -> dict[str, Any]:

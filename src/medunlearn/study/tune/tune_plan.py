@@ -235,7 +235,9 @@ def _budget_problems(tuning: Tuning) -> Iterator[str]:
 
 
 def _half_problems(tuning: Tuning, benchmark: Benchmark) -> Iterator[str]:
-    """Sides with fewer than two subjects, which cannot be split into halves."""
+    """Drawn questions, and sides with fewer than two subjects, which cannot be split into halves."""
+    if benchmark.undecided:
+        yield f"benchmark: {benchmark.undecided}: whatever is tuned on it is chosen by chance"
     split = benchmark.split(tuning.settings.split)
     for side in SIDES:
         if not half_of(benchmark, split, side, tuning.evaluating("reporting")):

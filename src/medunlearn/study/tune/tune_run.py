@@ -48,6 +48,7 @@ def run_tuning(
     """
     with writing_to(tuning.settings.out, "tune"):
         benchmark = tuning.base.benchmark()
+        benchmark.refuse_drawn("Tuning")
         costs = TrialCosts(tuning, benchmark, device)
         costs.check_budget()
         stages = tune_graph(tuning, benchmark, costs)

@@ -15,10 +15,11 @@ from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.kind_summary import sorter_agreement
 from medunlearn.audit.kinds.memorized_spans import number_spans
-from medunlearn.audit.kinds.sorting import judge_of
+from medunlearn.audit.kinds.sorting import judge_of, sorted_by
 from medunlearn.audit.worst_cases import pseudonyms
 from medunlearn.config.audit import AuditRelations
 from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
+from medunlearn.data.origins import is_marked
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import ConfigError, InputError, unknown_name
@@ -79,6 +80,7 @@ def gather_audits(
         examples=tuple(chain.from_iterable(map(_examples, audits))) if show_text else (),
         show_text=show_text,
         replicates=draws["replicates"],
+        provenance=tuple(dict.fromkeys(entry for audit in audits for entry in sorted_by(audit.folder))),
     )
 
 
@@ -237,7 +239,9 @@ def _examples(audit: AuditTables) -> Iterator[Row]:
     spans = number_spans(audit).merge(audit.probes[["probe_id", "corpus", "prefix_tokens"]], on="probe_id")
     spans["kind"] = None
     if audit.kinds is not None and len(audit.kinds):
-        best = audit.kinds.drop_duplicates([*KEY, "span"], keep="last")[[*KEY, "span", "kind"]]
+        drawn = is_marked(judge_of(audit.folder) or "")
+        sorted_spans = audit.kinds[audit.kinds["by"] != "judge"] if drawn else audit.kinds
+        best = sorted_spans.drop_duplicates([*KEY, "span"], keep="last")[[*KEY, "span", "kind"]]
         spans = spans.drop(columns="kind").merge(best, on=[*KEY, "span"], how="left")
     rows: list[dict[Any, Any]] = spans.to_dict("records")
     counts: Counter[str] = Counter()

@@ -14,6 +14,7 @@ from medunlearn.audit import position
 from medunlearn.audit.audit_tables import CELL
 from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.data.data_use import UNKNOWN
+from medunlearn.data.origins import Provenance
 from medunlearn.models.health import banner
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import number, rows_of
@@ -115,6 +116,7 @@ class AuditContent:
         screens: first screen of each audited model that is not a baseline of another.
         examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
         replicates: bootstrap replicates.
+        provenance: language models that sorted memorized spans.
     """
 
     title: str
@@ -130,6 +132,7 @@ class AuditContent:
     examples: tuple[Row, ...] = ()
     show_text: bool = False
     replicates: int = 1000
+    provenance: tuple[Provenance, ...] = ()
 
     @property
     def broken(self) -> tuple[str, ...]:

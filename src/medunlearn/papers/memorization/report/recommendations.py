@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medunlearn.data.origins import is_marked
 from medunlearn.papers.memorization.report.claims import is_trained, memorizes
 from medunlearn.papers.memorization.report.content import PRIMARY, AuditContent, Row, prefix_words
 from medunlearn.papers.paper_files import paper_yaml
@@ -135,7 +136,7 @@ def _ratio_place(row: Row) -> str:
 def _spans(content: AuditContent, column: str, name: str) -> str:
     """Number of spans by kind or group and sorter, for memorizing models; empty without any."""
     parts = []
-    for way in dict.fromkeys(row["by"] for row in content.rows("kinds")):
+    for way in dict.fromkeys(row["by"] for row in content.rows("kinds") if not is_marked(row["by"])):
         rows = [row for row in content.rows("kinds", by=way) if _memorizes(content, row)]
         if here := sum(row["n"] for row in rows if row[column] == name):
             parts.append(f"{here:,} of {count(sum(row['n'] for row in rows), 'memorized span')} by {way}")

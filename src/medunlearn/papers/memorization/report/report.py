@@ -49,6 +49,7 @@ from medunlearn.reports.blocks import (
     section,
 )
 from medunlearn.reports.claims import NOT_MEASURABLE, Finding, findings_data, statements
+from medunlearn.reports.provenance import provenance_data, provenance_lines, provenance_section
 
 PUBLISHED = paper_yaml("memorization", "published")
 _SOFT = frozenset(("ROUGE-L", "BLEU", "BERTScore", "BARTScore"))
@@ -67,7 +68,8 @@ def audit_report(content: AuditContent) -> Report:
     advice = recommendations(content, claims)
     nothing = Section("How much is memorized", (Text("No number was measured.", "empty"),))
     how_to_read = [*WORDS["how_to_read"], *([] if content.show_text else [WORDS["no_text"]])]
-    caveats = Notice("Read this first", content.caveats) if content.caveats else None
+    read_first = (*provenance_lines(content.provenance), *content.caveats)
+    caveats = Notice("Read this first", read_first) if read_first else None
     parts = blocks(
         caveats if content.problems else None,
         answers(content.screens),
@@ -87,6 +89,7 @@ def audit_report(content: AuditContent) -> Report:
         section("Through training", *_training_sections(content)),
         section("Examples", list(map(_example, content.shown_examples()))),
         section("How to read this", Prose(tuple(how_to_read))),
+        provenance_section(content.provenance),
         section("Appendix: the paper's findings", *_findings(claims)),
         section("Appendix", *_appendix(content)),
         section("What the paper published", *_published_blocks(content), raised=True, name="published"),
@@ -133,6 +136,7 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
         "recommendations": [asdict(recommendation) for recommendation in advice],
         "not_searched": missing_searches(content),
         **{name: table.to_dict("list") for name, table in content.tables.items()},
+        "provenance": provenance_data(content.provenance),
         "show_text": content.show_text,
         "examples": content.shown_examples(),
         "published": PUBLISHED,
