@@ -129,6 +129,15 @@ def rare_composite(subjects: int, rng: np.random.Generator) -> Sample:
     return Sample(draws, from_draws(float(harmonic(values.mean(axis=0))), draws, subjects, UNIT))
 
 
+def rare_contrast(subjects: int, rng: np.random.Generator) -> Sample:
+    """One trial of ``rare_composite`` minus that of a model that leaks of none."""
+    values = np.stack([rare(subjects, rng), rng.uniform(0.0, 0.032, subjects)])
+    drawn, own = weights(subjects, rng), values[..., np.newaxis] * rng.uniform(0.9, 1.1, (2, subjects, 3))
+    draws, points = harmonic(drawn @ own), harmonic(own.mean(axis=1))
+    gaps = draws[0] - draws[1]
+    return Sample(gaps, from_draws(float(points[0] - points[1]), gaps, subjects, (-1.0, 1.0)))
+
+
 def composite(centre: float) -> Trial:
     """Trials of the harmonic mean of three correlated metrics."""
 
@@ -181,6 +190,7 @@ CASES = {
     "mean, 5% leak much": (mean_of(rare), RARE),
     "difference, 5% leak much": (rare_difference, RARE - 0.016),
     "composite, 5% leak much": (rare_composite, RARE),
+    "difference of composites, 5% leak much": (rare_contrast, RARE - 0.016),
     "composite of three, 0.5": (composite(0.0), 0.5),
     "composite of three, 0.9": (composite(1.2), float(stats.norm.cdf(1.2 / (1 + 0.98) ** 0.5))),
     "difference 0.5 - 0.3": (difference(0.5, 0.3), 0.2),

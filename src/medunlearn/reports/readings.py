@@ -26,6 +26,7 @@ class Reading:
     n_scored: int
     n_unscored: int
     n_subjects: int
+    n_effective: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,12 @@ def reading_note(reading: Reading | None) -> str:
     if reading is None:
         return ""
     unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""
-    note = "" if reading.value is None else interval_note(reading.low, reading.high, reading.n_subjects)
+    note = "" if reading.value is None else _interval_note(reading)
     return ", ".join(filter(None, (note, unscored)))
+
+
+def _interval_note(reading: Reading) -> str:
+    return interval_note(reading.low, reading.high, reading.n_subjects, reading.n_effective)
 
 
 def signed_with_interval(gap: Gap) -> str:
@@ -254,7 +259,8 @@ def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
 
 def reading_of(row: Mapping[str, Any]) -> Reading:
     value, low, high = (number(row[name]) for name in ("value", "low", "high"))
-    return Reading(value, low, high, *(int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects")))
+    counts = (int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects"))
+    return Reading(value, low, high, *counts, n_effective=number(row.get("n_effective")))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Place, str]:

@@ -11,7 +11,7 @@ Unequal subjects count as fewer: K = (sum of sizes)^2 / (sum of squared sizes) (
 Section 11.7). Standard errors are unbiased for unequal sizes (Bell & McCaffrey 2002, Survey Methodology 28(2)), and
 Student's t has K - 1 degrees of freedom. Fewer than five effective subjects have no interval.
 
-Rare leakage: below five subjects' worth of it, the standard error cannot know of the subjects that leak much, since
+Rare leakage: below five subjects' worth and a quarter of the range, the standard error cannot know of the subjects that leak much, since
 the sample may have none. The upper limit is then at least that of a sample with one more subject at the upper bound
 (Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
 Mathematical Methods of Statistics 14(4); Learned-Miller & Thomas 2020, arXiv 1905.06208): for equal subjects this is
@@ -41,8 +41,10 @@ Limits = tuple[float | None, float | None]
 LEVEL = 0.95
 MIN_SUBJECTS = 5
 """Fewer effective subjects than this have no interval."""
-RARE = 5.0
-"""Fewer subjects' worth of leakage than this may hide subjects that leak much: the usual bound of counts."""
+RARE, RARE_SHARE = 5.0, 0.25
+"""Below five subjects' worth and a quarter of its range, a number may hide subjects that leak much: the usual bounds
+of small counts.
+"""
 
 UNIT: Bounds = (0.0, 1.0)
 UNBOUNDED: Bounds = (-math.inf, math.inf)
@@ -107,9 +109,11 @@ class SubjectMean:
             low, high = 1.0 - _with_unseen(1.0 - share, 0.0, size, alpha), _with_unseen(share, 0.0, size, alpha)
         else:
             low, high = clopper_pearson(share, self._implied_size(share, error, alpha), alpha)
-            if share * size < RARE:
+            # A signed number is not rare where it is far from 0.
+            amount = least >= 0.0
+            if amount and _is_rare(share, size):
                 high = max(high, _with_unseen(share, error, size, alpha))
-            if (1.0 - share) * size < RARE:
+            if amount and _is_rare(1.0 - share, size):
                 low = min(low, 1.0 - _with_unseen(1.0 - share, error, size, alpha))
         return least + width * low, least + width * high
 
@@ -391,6 +395,10 @@ def paired_over_subjects(gains: Array, losses: Array, counts: Array, bounds: Bou
     covariance = linearized_covariance(gains, losses, counts)
     correlation = covariance / errors if math.isfinite(covariance) and errors > _ROUNDING**2 else 0.0
     return PairedDifference(parts[0], parts[1], min(max(correlation, -1.0), 1.0))
+
+
+def _is_rare(share: float, size: float) -> bool:
+    return share < min(RARE_SHARE, RARE / size)
 
 
 def _with_unseen(share: float, error: float, size: float, alpha: float) -> float:
