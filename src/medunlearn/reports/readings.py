@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from medunlearn.data.records import FOLDS, KINDS, RECORD
@@ -26,7 +26,7 @@ class Reading:
     n_scored: int
     n_unscored: int
     n_subjects: int
-    n_effective: float | None = None
+    n_effective: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +259,9 @@ def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
 
 def reading_of(row: Mapping[str, Any]) -> Reading:
     value, low, high = (number(row[name]) for name in ("value", "low", "high"))
-    counts = (int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects"))
-    return Reading(value, low, high, *counts, n_effective=number(row.get("n_effective")))
+    scored, unscored, subjects = (int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects"))
+    effective = number(row.get("n_effective"))
+    return Reading(value, low, high, scored, unscored, subjects, n_effective=effective)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Place, str]:

@@ -312,7 +312,9 @@ def why_no_interval(subjects: int, effective: float | None) -> str:
     if too_few(subjects):
         return f"fewer than {MIN_SUBJECTS} subjects: no interval"
     if effective is not None and too_few(effective):
-        return f"{subjects} subjects of unequal size count as {effective:.1f}, fewer than {MIN_SUBJECTS}: no interval"
+        return (
+            f"{subjects} subjects of unequal size count as {effective:.1f}, fewer than {MIN_SUBJECTS}: no interval"
+        )
     return ""
 
 
