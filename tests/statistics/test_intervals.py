@@ -67,7 +67,7 @@ def test_the_effective_size_by_hand() -> None:
 def test_the_error_of_unequal_subjects_is_that_of_a_ratio() -> None:
     """Sums 2, 0, 1, 1, 0 of 2, 1, 3, 1, 1 items: mean 1/2; residuals 1, -1/2, -1/2, 1/2, -1/2.
 
-    Their squares are divided by 1 - 2w + sum of w^2 for parts w = 2/8, 1/8, 3/8, 1/8, 1/8, whose squares sum to 1/4.
+    Their squares are divided by 1 - 2w + sum of w^2; the parts w are 2/8, 1/8, 3/8, 1/8, 1/8; sum of w^2 = 1/4.
     """
     values, subjects = [1.0, 1, 0, 1, 0, 0, 1, 0], list("aabcccde")
     estimate = bootstrap_mean(values, subjects)

@@ -21,7 +21,7 @@ from medunlearn.data.responses import LogProbs, Response, responses_digest
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import write_frame
 from medunlearn.errors import ConfigError
-from medunlearn.metrics import get_metric
+from medunlearn.metrics import get_metric, own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.ancestry import model_use
@@ -165,6 +165,7 @@ def evaluate_one(
             "benchmark": benchmark.facts(),
             "benchmark_folder": folder_of(benchmark),
             "split": {"name": split.name, "level": split.level, **benchmark.split_sizes(split)},
+            "own_measures": own_measures(metrics),
             "other_texts": not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint),
             **answers.facts,
         }

@@ -15,7 +15,7 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics import Item, Tools, distinct_metrics, get_metric, own_measures
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
@@ -34,12 +34,13 @@ DEFAULT = "default"
 
 
 def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
-    """The requested measures, or the computable ones of the benchmark's defaults; without duplicates.
+    """The requested measures, or the computable ones of the benchmark's defaults; each once, however it was named.
 
     ``default`` stands for the benchmark's defaults; those that need a model not named in the settings are skipped.
 
     Raises:
         UnknownNameError: no such measure.
+        InputError: two measures of one name.
         ConfigError: a measure of responses, for a benchmark without questions.
     """
     missing = {tool for tool in TOOLS if getattr(settings, tool) is None}
@@ -54,7 +55,8 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
         raise ConfigError(
             [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
         )
-    return tuple(dict.fromkeys(each for name in requested for each in (own if name == DEFAULT else [name])))
+    each = (one for name in requested for one in (own if name == DEFAULT else [name]))
+    return tuple(distinct_metrics(each).values())
 
 
 def ranks_alone(name: str) -> bool:
@@ -89,7 +91,8 @@ def score(
     Args:
         run: a run folder
         split: the evaluation's split; needed only if there are several
-        measures: names from `medunlearn list measures`, or default; none for those of the evaluation
+        measures: names from `medunlearn list measures`, or default; a measure of your own by its path, or, once
+            scored, by its name; none for those of the evaluation
         benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
         allow_broken: show scores even if the answers are all empty or equal; they get no verdict
 
@@ -103,8 +106,7 @@ def score(
     refuse_unnamed("extractor", settings.extractor)
     texts = [measures] if isinstance(measures, str) else measures
     metric_list = [word.strip() for text in texts for word in text.split(",")]
-    metric_list = [name for name in metric_list if name] or list(evaluated.record.info.inputs["metrics"])
-    check_names(metric_list)
+    metric_list = _named_measures(evaluated, [name for name in metric_list if name])
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
@@ -113,15 +115,47 @@ def score(
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
         scores = read_scores(evaluated.record.folder)
-        others = scores[~scores["measure"].isin(metric_list)]
+        others = scores[~scores["measure"].isin([*distinct_metrics(metric_list)])]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
         info, responses = evaluated.record.info, evaluated.responses
         pairs = ((item.reference, responses[item.question_id]) for item in items)
         problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
+        info.results["own_measures"] = {**evaluated.own_measures, **own_measures(metric_list)}
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
+
+
+def _named_measures(evaluated: Evaluated, requested: Sequence[str]) -> list[str]:
+    """The requested measures, or those of the evaluation; a measure of its own by its path.
+
+    A path that only the run names is not imported (:func:`~medunlearn.registry.refuse_unnamed`): requested by its
+    name, it is refused; otherwise its scores stay as they are.
+
+    Raises:
+        UnknownNameError: no such measure.
+        InputError: a measure that only the run's path leads to.
+    """
+    paths = {name: about["path"] for name, about in evaluated.own_measures.items()}
+    if requested:
+        own = {name: paths[name] for name in requested if name in paths}
+        for path in own.values():
+            refuse_unnamed("metric", path)
+        requested = [own.get(name, name) for name in requested]
+        check_names(requested)
+        return requested
+    recorded, refused = [], None
+    for name in evaluated.record.info.inputs["metrics"]:
+        try:
+            refuse_unnamed("metric", str(name))
+            recorded.append(str(name))
+        except InputError as error:
+            refused = error
+    if refused is not None and not recorded:
+        raise refused
+    check_names(recorded)
+    return recorded
 
 
 def score_items(

@@ -11,11 +11,12 @@ Unequal subjects count as fewer: K = (sum of sizes)^2 / (sum of squared sizes) (
 Section 11.7). Standard errors are unbiased for unequal sizes (Bell & McCaffrey 2002, Survey Methodology 28(2)), and
 Student's t has K - 1 degrees of freedom. Fewer than five effective subjects have no interval.
 
-Rare leakage: below five subjects' worth and a quarter of the range, the standard error cannot know of the subjects that leak much, since
-the sample may have none. The upper limit is then at least that of a sample with one more subject at the upper bound
-(Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
-Mathematical Methods of Statistics 14(4); Learned-Miller & Thomas 2020, arXiv 1905.06208): for equal subjects this is
-the rule of three, for shares it is Clopper & Pearson's. The lower limit near the upper bound is its mirror image.
+Rare leakage: below five subjects' worth and a quarter of the range, the standard error cannot know of the
+subjects that leak much, since the sample may have none. The upper limit is then at least that of a sample with
+one more subject at the upper bound (Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis
+on the mean of a nonnegative variable", Mathematical Methods of Statistics 14(4); Learned-Miller & Thomas 2020,
+arXiv 1905.06208): for equal subjects this is the rule of three, for shares it is Clopper & Pearson's. The lower
+limit near the upper bound is its mirror image.
 
 Bootstrap percentiles are not used: they stay at 0 if no subject leaks, and are too narrow below 30 subjects.
 ``benchmarks_perf/interval_coverage.py`` measures the coverage of each interval.
@@ -42,9 +43,7 @@ LEVEL = 0.95
 MIN_SUBJECTS = 5
 """Fewer effective subjects than this have no interval."""
 RARE, RARE_SHARE = 5.0, 0.25
-"""Below five subjects' worth and a quarter of its range, a number may hide subjects that leak much: the usual bounds
-of small counts.
-"""
+"""Below five subjects' worth and a quarter of its range, a number may hide subjects that leak much."""
 
 UNIT: Bounds = (0.0, 1.0)
 UNBOUNDED: Bounds = (-math.inf, math.inf)
