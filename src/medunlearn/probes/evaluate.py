@@ -163,7 +163,7 @@ def evaluate_one(
             **disease_keywords.extractor_of(settings, metrics),
             "responses_sha256": responses_digest(answers.responses.values()),
             "benchmark": benchmark.facts(),
-            "benchmark_folder": folder_of(benchmark),
+            "benchmark_folder": folder_of(benchmark, folder),
             "split": {"name": split.name, "level": split.level, **benchmark.split_sizes(split)},
             "own_measures": own_measures(metrics),
             "other_texts": not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint),

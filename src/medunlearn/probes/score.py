@@ -12,6 +12,7 @@ from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
@@ -24,7 +25,7 @@ from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, find_benchmark
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
@@ -243,16 +244,18 @@ def _groups(
 
 
 def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -> Benchmark:
-    results = evaluated.record.info.results
-    if not isinstance(benchmark, Benchmark):
-        folder = benchmark or results.get("benchmark_folder")
-        if folder is None or not Path(folder).is_dir():
+    record = evaluated.record
+    if benchmark is None:
+        recorded = run_lineage(record.info.as_dict()).benchmark
+        benchmark = find_benchmark(recorded, record.folder, record.info.benchmark)
+        if benchmark is None:
             raise InputError(
-                f"The benchmark of {evaluated.record.folder} is not at its recorded place ({folder}). Name its "
-                "folder."
+                f"The benchmark of {record.folder} is not at its recorded place ({recorded}), and not beside the "
+                "run. Name its folder."
             )
-        benchmark = Benchmark.load(folder)
-    if benchmark.fingerprint != evaluated.record.info.benchmark:
+    elif not isinstance(benchmark, Benchmark):
+        benchmark = Benchmark.load(benchmark)
+    if benchmark.fingerprint != record.info.benchmark:
         raise InputError(f"{evaluated.run.folder} was evaluated on another benchmark than the one named.")
     return benchmark
 

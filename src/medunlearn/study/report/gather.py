@@ -262,8 +262,8 @@ def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Exa
 def metric_meanings(models: Sequence[Evaluated]) -> dict[str, tuple[str, str]]:
     """A metric's or composite's name -> title, and meaning with range and direction.
 
-    Measures from elsewhere have the words that their runs recorded. The leakage score's title names the extractor of
-    its keywords.
+    Measures from elsewhere have the words that their runs recorded. The leakage score's title names the extractor
+    of its keywords.
     """
     metrics = installed_metrics()
     if by := extractor_words({model.extractor for model in models} - {""}):
