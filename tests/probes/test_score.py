@@ -121,3 +121,36 @@ def test_nothing_heavy_is_loaded(scored: tuple[Run, Path]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_copied_run_is_scored_with_the_benchmark_beside_it(
+    scored: tuple[Run, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of runs and benchmark stands elsewhere, and another benchmark lies at the recorded place."""
+    run, folder = scored
+    copied = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(run.folder, copied / "runs" / "npo")
+    record = Run.open(next((copied / "runs" / "npo" / "evaluations").iterdir()))
+    for recorded in (str(folder), "../../../../../old/bench"):  # of older runs, and of today's
+        record.info.results["benchmark_folder"] = recorded
+        record.info.write(record.folder)
+        shutil.copytree(folder, copied / "bench")
+        aside = folder.rename(tmp_path / "aside")
+        Benchmark.load(aside).save(folder)
+        (folder / "records.parquet").unlink()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        again = mu.score(copied / "runs" / "npo", allow_broken=True)
+        assert set(again.table["measure"]) == {"rouge_l", "te"}
+        shutil.rmtree(copied / "bench")
+        with pytest.raises(InputError, match="not beside the run"):
+            mu.score(copied / "runs" / "npo", allow_broken=True)
+        shutil.rmtree(folder)
+        aside.rename(folder)
+
+
+def test_the_place_of_the_benchmark_is_relative(scored: tuple[Run, Path]) -> None:
+    run, folder = scored
+    record = Run.open(next((run.folder / "evaluations").iterdir()))
+    recorded = Path(record.info.results["benchmark_folder"])
+    assert recorded.is_absolute() == (not run.folder.is_relative_to(folder.parent.parent))
+    assert (record.folder / recorded).resolve() == folder.resolve()

@@ -1,4 +1,4 @@
-"""Find folders that a record names by a path, after record and folder were moved or copied together."""
+"""Find folders and files that a record names by a path, after record and folder were moved or copied together."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _LEVELS = 6
 """Folders above a record below which its neighbours are looked for."""
 
 
-def find_moved(recorded: str | Path, near: Path, matches: Callable[[Path], bool] = Path.is_dir) -> Path | None:
-    """The first folder that matches: at the recorded path, or beside a moved record; None without one.
+def find_moved(recorded: str | Path, near: Path, matches: Callable[[Path], bool] = Path.exists) -> Path | None:
+    """The first place that matches: at the recorded path, or beside a moved record; None without one.
 
     A path counts from the record's folder, then from the working folder. A record in ``copy/runs/npo`` that names
     ``/old/bench`` finds ``copy/bench``: below each folder above the record, nearest first, the last parts of the
@@ -20,13 +20,13 @@ def find_moved(recorded: str | Path, near: Path, matches: Callable[[Path], bool]
     Args:
         recorded: path in the record, absolute or relative.
         near: folder of the record.
-        matches: whether an existing folder is the one that was recorded, by its hash.
+        matches: whether an existing folder or file is the one that was recorded, by its hash.
     """
-    return next((place for place in candidates(recorded, near) if place.is_dir() and matches(place)), None)
+    return next((place for place in candidates(recorded, near) if place.exists() and matches(place)), None)
 
 
 def candidates(recorded: str | Path, near: Path) -> Iterator[Path]:
-    """Places where a recorded folder may lie, the likeliest first."""
+    """Places where a recorded folder or file may lie, the likeliest first."""
     path = Path(recorded)
     if not path.is_absolute():
         yield near / path

@@ -17,6 +17,7 @@ A *reference* is a delta without tensors: it refers to a model in another folder
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -198,7 +199,27 @@ def base_place(delta: Path) -> Path:
 @lru_cache(maxsize=64)
 def _moved_base(delta: str, recorded: str, identity: str) -> Path | None:
     """Cached, since a fingerprint reads all weights."""
-    return find_moved(recorded, Path(delta), lambda folder: has_fingerprint(folder, identity, {}))
+    return find_model(recorded, Path(delta), identity)
+
+
+def find_model(recorded: str, near: Path, identity: str) -> Path | None:
+    """The model folder that a record names, known by its fingerprint: at its path, or beside a moved record.
+
+    Args:
+        recorded: path in the record.
+        near: folder of the record.
+        identity: its recorded fingerprint.
+
+    Returns:
+        None if it is not there.
+    """
+
+    def is_same(folder: Path) -> bool:
+        with suppress(InputError, OSError):
+            return folder.is_dir() and has_fingerprint(folder, identity, {})
+        return False
+
+    return find_moved(recorded, near, is_same)
 
 
 def _changed_base(folder: Path, base: Path, recorded: FileFacts) -> str:

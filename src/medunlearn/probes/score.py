@@ -20,6 +20,7 @@ from medunlearn.metrics import Item, Tools, distinct_metrics, get_metric, own_me
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
@@ -111,7 +112,7 @@ def score(
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
-    table = score_items(items, metric_list, settings, labels, device)
+    table = score_items(items, metric_list, _with_moved_tools(evaluated, settings, metric_list), labels, device)
     of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
@@ -170,6 +171,36 @@ def score_items(
     metrics = [get_metric(name) for name in names]
     needs = {need for metric in metrics for need in metric.needs}
     return measured(scoring.score(items, metrics, _tools(settings, needs, device)), labels)
+
+
+def local_tools(settings: EvaluateSettings, names: Sequence[str]) -> dict[str, str]:
+    """Fingerprints of the models in folders that measures need, by tool; those of a hub are known by their id."""
+    needs = {need for name in names for need in get_metric(name).needs}
+    folders = {tool: Path(str(getattr(settings, tool))) for tool in TOOLS if tool in needs}
+    return {tool: fingerprint(folder) for tool, folder in folders.items() if folder.is_dir()}
+
+
+def _with_moved_tools(evaluated: Evaluated, settings: EvaluateSettings, names: Sequence[str]) -> EvaluateSettings:
+    """Settings with the places where the evaluation's own models lie now.
+
+    Raises:
+        InputError: another model lies at the recorded place.
+    """
+    recorded = evaluated.record.info.results.get("tools")
+    needs = {need for name in names for need in get_metric(name).needs}
+    places: dict[str, str] = {}
+    for tool, identity in (recorded if isinstance(recorded, dict) else {}).items():
+        if tool not in needs or tool not in TOOLS:
+            continue
+        name = str(getattr(settings, tool))
+        place = find_model(name, evaluated.record.folder, str(identity))
+        if place is None:
+            raise InputError(
+                f"The model {name} ({tool}) of {evaluated.record.folder} is not at its recorded place, or was "
+                "changed: its scores would not compare. Move it back, or evaluate again."
+            )
+        places[tool] = str(place)
+    return settings.model_copy(update=places)
 
 
 def score_records(
