@@ -34,6 +34,7 @@ METRICS: dict[str, str] = {
     "ranked_first": "medunlearn.metrics.ranks:RANKED_FIRST",
     "rouge_l": "medunlearn.metrics.text:ROUGE_L",
     "rouge_l_f": "medunlearn.metrics.text:ROUGE_L_F",
+    "rouge_l_unicode": "medunlearn.metrics.text:ROUGE_L_UNICODE",
     "te": "medunlearn.metrics.text:TOKEN_ENTROPY",
     "token_f1": "medunlearn.metrics.text:TOKEN_F1",
     "truth_ratio": "medunlearn.metrics.likelihood:TRUTH_RATIO",
