@@ -163,7 +163,7 @@ def evaluate_one(
             **disease_keywords.extractor_of(settings, metrics),
             "responses_sha256": responses_digest(answers.responses.values()),
             "benchmark": benchmark.facts(),
-            "benchmark_folder": folder_of(benchmark, folder),
+            "benchmark_folder": folder_of(benchmark),
             "split": {"name": split.name, "level": split.level, **benchmark.split_sizes(split)},
             "own_measures": own_measures(metrics),
             "tools": local_tools(settings, metrics),

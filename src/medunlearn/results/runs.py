@@ -25,7 +25,7 @@ from medunlearn.data.data_use import DataUse, tighter_record
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
 from medunlearn.data.lineage import run_lineage, write_lineage
-from medunlearn.data.moved_folders import find_moved, recorded_path
+from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
@@ -361,9 +361,12 @@ def drop_checkpoints(folder: Path) -> None:
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
-def folder_of(benchmark: Benchmark, near: Path) -> str | None:
-    """Path of a benchmark, for the ``run.json`` in ``near``; None for one in memory."""
-    return None if benchmark.folder is None else recorded_path(benchmark.folder, near)
+def folder_of(benchmark: Benchmark) -> str | None:
+    """Path of a benchmark, for ``run.json``; None for one in memory.
+
+    It is absolute, for a run that is copied alone; :func:`find_benchmark` also finds one that moved with its run.
+    """
+    return None if benchmark.folder is None else str(benchmark.folder.resolve())
 
 
 def find_benchmark(recorded: str | None, near: Path, fingerprint: str | None) -> Benchmark | None:

@@ -219,7 +219,7 @@ class Adoption:
                 with recording.stage("load"):
                     live = self._loaded(out, device)
                 with recording.stage("measure"):
-                    recording.info.results = self._measured(live, out, quiet=quiet)
+                    recording.info.results = self._measured(live, quiet=quiet)
                 del live
                 if settings.copy_weights:
                     with recording.stage("copy"):
@@ -274,7 +274,7 @@ class Adoption:
         if base is not None:
             save_reference(copy, out / BASE, now, at=Path("..") / COPY)
 
-    def _measured(self, live: LanguageModel, out: Path, *, quiet: bool) -> dict[str, Any]:
+    def _measured(self, live: LanguageModel, *, quiet: bool) -> dict[str, Any]:
         """Results for ``run.json``: prompt settings, losses, tokenizer, and origin.
 
         Raises:
@@ -320,7 +320,7 @@ class Adoption:
         chat = chat_template_text(tokenizer)
         return {
             "rendering": asdict(rendering),
-            "benchmark_folder": folder_of(self.benchmark, out),
+            "benchmark_folder": folder_of(self.benchmark),
             "steps": 0,
             "final_loss": None,
             "parameters": sum(tensor.numel() for tensor in live.model.parameters()),

@@ -73,7 +73,7 @@ def edit(
         report = method.edit(EditedModel(live.model, benchmark.levels, split.level), **sides)
     recording.info.results = {
         "rendering": asdict(rendering),
-        "benchmark_folder": folder_of(benchmark, recording.folder),
+        "benchmark_folder": folder_of(benchmark),
         "steps": 0,
         "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),
         "samples": {name: len(side.sequences) for name, side in samples.items()},

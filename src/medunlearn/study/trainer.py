@@ -147,7 +147,7 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
     loop, size = trainer.loop, trainer.loop.micro_batch_size
     return {
         "rendering": asdict(trainer.rendering),
-        "benchmark_folder": folder_of(trainer.benchmark, trainer.recording.folder),
+        "benchmark_folder": folder_of(trainer.benchmark),
         "steps": len(history),
         "tokens": sum(row["tokens"] for row in history),
         "final_loss": history[-1].get("loss") if history else None,
