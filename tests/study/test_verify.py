@@ -145,7 +145,9 @@ def test_moved_and_copied_it_is_still_as_it_was(evaluated: Run, tmp_path: Path) 
     assert mu.verify([tmp_path / "copy"]).wrong == []
 
 
-def test_moved_with_its_benchmark_it_finds_it(evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_with_its_benchmark_it_finds_it(
+    evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Run, target and benchmark are copied together, and the originals are gone."""
     target, place = Path(evaluated.info.lineage[-1]), tmp_path / "elsewhere"
     benchmark = Path(str(evaluated.info.results["benchmark_folder"]))

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,6 +182,10 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False, oldest_rule
     return folders
 
 
+# Moved bases that were found, since a fingerprint reads all weights.
+_MOVED: dict[tuple[str, str, str], Path] = {}
+
+
 def base_place(delta: Path) -> Path:
     """Folder of a delta's base: at its recorded path, or beside a moved delta if it has the recorded fingerprint.
 
@@ -192,14 +195,13 @@ def base_place(delta: Path) -> Path:
     base = delta / manifest.base
     if base.is_dir():
         return base
-    moved = _moved_base(str(delta), manifest.base, manifest.base_fingerprint)
-    return moved if moved is not None and moved.is_dir() else base
-
-
-@lru_cache(maxsize=64)
-def _moved_base(delta: str, recorded: str, identity: str) -> Path | None:
-    """Cached, since a fingerprint reads all weights."""
-    return find_model(recorded, Path(delta), identity)
+    key = (str(delta), manifest.base, manifest.base_fingerprint)
+    if key not in _MOVED or not _MOVED[key].is_dir():
+        moved = find_model(manifest.base, delta, manifest.base_fingerprint)
+        if moved is None:
+            return base
+        _MOVED[key] = moved
+    return _MOVED[key]
 
 
 def find_model(recorded: str, near: Path, identity: str) -> Path | None:
