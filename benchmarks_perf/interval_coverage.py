@@ -2,10 +2,11 @@
 
     python benchmarks_perf/interval_coverage.py [--trials 600]
 
-Each trial draws subjects from a known distribution and asks whether the interval holds the truth; the table has
-the share of trials in which it does, and the mean width. Intervals of whole numbers of subjects are exact: they
-hold the truth at least as often as they say, and of rare shares of few subjects always. Fewer than five subjects
-have none.
+Each trial draws subjects from a known distribution and asks whether the interval holds the truth. The table has,
+of the trials with an interval: the share that holds it, the mean width, and the share that lies wholly below it
+(understates leakage); and the share of trials that have an interval, if not all. Intervals of whole numbers of
+subjects are exact: they hold the truth at least as often as they say, and of rare shares of few subjects always.
+Fewer than five effective subjects have none.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from medunlearn.statistics.intervals import (
 )
 
 Array = npt.NDArray[np.float64]
-SUBJECTS = (2, 3, 5, 10, 30, 100)
+SUBJECTS = (4, 5, 10, 30, 100)
 REPLICATES = 400
 
 
@@ -91,6 +92,52 @@ def rate(share: float, most_items: int) -> Trial:
     return trial
 
 
+def one_large(share: float) -> Trial:
+    """Trials of a rate over items: 200 of the first subject, 4 of each other; intraclass correlation 0.3."""
+    odds = 1 / 0.3 - 1
+
+    def trial(subjects: int, rng: np.random.Generator) -> Sample:
+        items = np.full(subjects, 4.0)
+        items[0] = 200.0
+        hits = rng.binomial(items.astype(int), rng.beta(share * odds, (1 - share) * odds, subjects)).astype(float)
+        drawn = weights(subjects, rng)
+        return Sample((drawn @ hits) / (drawn @ items), mean_over_subjects(hits, items, UNIT))
+
+    return trial
+
+
+RARE = 0.05 * 0.75 + 0.95 * 0.016
+
+
+def rare(subjects: int, rng: np.random.Generator) -> Array:
+    """Leakage of subjects: 0.5 to 1 of 5% of them, 0 to 0.032 of the others; the mean is ``RARE``."""
+    leaks = rng.random(subjects) < 0.05
+    return np.where(leaks, rng.uniform(0.5, 1.0, subjects), rng.uniform(0.0, 0.032, subjects))
+
+
+def rare_difference(subjects: int, rng: np.random.Generator) -> Sample:
+    """One trial of a model that leaks of few subjects, minus one that leaks of none."""
+    gaps = rare(subjects, rng) - rng.uniform(0.0, 0.032, subjects)
+    gains, losses = np.maximum(gaps, 0.0), np.maximum(-gaps, 0.0)
+    return Sample(weights(subjects, rng) @ gaps, paired_over_subjects(gains, losses, np.ones(subjects), UNIT))
+
+
+def rare_composite(subjects: int, rng: np.random.Generator) -> Sample:
+    """One trial of the harmonic mean of three metrics that leak of the same few subjects."""
+    values = rare(subjects, rng)[:, np.newaxis] * rng.uniform(0.9, 1.1, (subjects, 3))
+    draws = harmonic(weights(subjects, rng) @ values)
+    return Sample(draws, from_draws(float(harmonic(values.mean(axis=0))), draws, subjects, UNIT))
+
+
+def rare_contrast(subjects: int, rng: np.random.Generator) -> Sample:
+    """One trial of ``rare_composite`` minus that of a model that leaks of none."""
+    values = np.stack([rare(subjects, rng), rng.uniform(0.0, 0.032, subjects)])
+    drawn, own = weights(subjects, rng), values[..., np.newaxis] * rng.uniform(0.9, 1.1, (2, subjects, 3))
+    draws, points = harmonic(drawn @ own), harmonic(own.mean(axis=1))
+    gaps = draws[0] - draws[1]
+    return Sample(gaps, from_draws(float(points[0] - points[1]), gaps, subjects, (-1.0, 1.0)))
+
+
 def composite(centre: float) -> Trial:
     """Trials of the harmonic mean of three correlated metrics."""
 
@@ -137,6 +184,13 @@ CASES = {
     "mean, beta(0.5, 2)": (mean_of(lambda n, rng: rng.beta(0.5, 2, n)), 0.2),
     **{f"share of subjects, {share}": (share_of(share), share) for share in (0.02, 0.05, 0.5)},
     **{f"rate, unequal sizes, {share}": (rate(share, 19), share) for share in (0.02, 0.05, 0.5)},
+    **{f"rate, one of 200 items and others of 4, {share}": (one_large(share), share) for share in (0.05, 0.3)},
+    "mean, beta(1, 20)": (mean_of(lambda n, rng: rng.beta(1, 20, n)), 1 / 21),
+    "mean, beta(10, 10)": (mean_of(lambda n, rng: rng.beta(10, 10, n)), 0.5),
+    "mean, 5% leak much": (mean_of(rare), RARE),
+    "difference, 5% leak much": (rare_difference, RARE - 0.016),
+    "composite, 5% leak much": (rare_composite, RARE),
+    "difference of composites, 5% leak much": (rare_contrast, RARE - 0.016),
     "composite of three, 0.5": (composite(0.0), 0.5),
     "composite of three, 0.9": (composite(1.2), float(stats.norm.cdf(1.2 / (1 + 0.98) ** 0.5))),
     "difference 0.5 - 0.3": (difference(0.5, 0.3), 0.2),
@@ -149,24 +203,34 @@ CASES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=600)
-    trials = parser.parse_args().trials
+    parser.add_argument("--case", default="", help="only cases whose name contains this")
+    settings = parser.parse_args()
+    trials = settings.trials
     print("| case | subjects | " + " | ".join(METHODS) + " |\n|---|---|" + "---|" * len(METHODS))
     for case, (trial, truth) in CASES.items():
+        if settings.case not in case:
+            continue
         for subjects in SUBJECTS:
             rng = np.random.default_rng(subjects)
-            hits, widths = dict.fromkeys(METHODS, 0), dict.fromkeys(METHODS, 0.0)
+            limits: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
             for _ in range(trials):
                 sample = trial(subjects, rng)
                 for name, method in METHODS.items():
                     low, high = method(sample)
                     if low is not None and high is not None:
-                        hits[name] += low <= truth <= high
-                        widths[name] += high - low
-            shown = (
-                f"{100 * hits[name] / trials:.1f}% ({widths[name] / trials:.2f})" if widths[name] else "none"
-                for name in METHODS
-            )
+                        limits[name].append((low, high))
+            shown = (in_words(np.array(found), truth, trials) for found in limits.values())
             print(f"| {case} | {subjects} | " + " | ".join(shown) + " |", flush=True)
+
+
+def in_words(limits: Array, truth: float, trials: int) -> str:
+    """``94.5% (0.07, 1.0% below)`` of intervals, shape [<= trials, 2]."""
+    if not len(limits):
+        return "none"
+    low, high = limits.T
+    held, below = np.mean((low <= truth) & (truth <= high)), np.mean(high < truth)
+    share = "" if len(limits) == trials else f", of {len(limits) / trials:.0%} of trials"
+    return f"{held:.1%} ({np.mean(high - low):.2f}, {below:.1%} below{share})"
 
 
 if __name__ == "__main__":

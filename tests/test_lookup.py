@@ -1,6 +1,7 @@
 """From a name to an object: the table, a dotted path, a plug-in of an installed package."""
 
 import json
+import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -120,3 +121,16 @@ def test_a_module_in_the_working_folder_is_found(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
     assert resolve("tools", "plugin_of_mine:Mine", TABLE).__name__ == "Mine"
+
+
+def test_the_package_lists_its_verbs_without_loading_them() -> None:
+    code = (
+        "import sys, medunlearn as mu\nlisted = dir(mu)\n"
+        "assert {*mu.__all__, 'diagnose', '__doc__'} <= {*listed}, listed\n"
+        "assert not {'os', 'sys', 'logging'} & {*listed}, listed\n"
+        "print(sorted({'pandas', 'torch', 'medunlearn.api'} & {*sys.modules}))\n"
+        "assert all(callable(getattr(mu, name)) for name in listed if name.islower() and name[0] != '_'"
+        " and name != 'build')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

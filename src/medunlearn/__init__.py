@@ -128,6 +128,14 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_ELSEWHERE.get(name, "medunlearn.api")), name)
 
 
+def __dir__() -> list[str]:
+    """The verbs and types, also those that are not loaded yet, and what papers add."""
+    from medunlearn.paper import from_papers
+
+    own = (name for name in globals() if name.startswith("__"))
+    return sorted({*own, *__all__, *from_papers("calls")})
+
+
 def _call_of_a_paper(name: str) -> Any:
     """A function that a paper declares among its ``calls``."""
     if not name.startswith("_"):

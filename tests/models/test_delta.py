@@ -192,3 +192,23 @@ class TestFingerprint:
         assert chain(delta) == [delta / manifest["base"], delta]
         with pytest.raises(ModelError, match="another model, or was changed"):
             chain(delta, oldest_rule=2)
+
+
+def test_a_moved_base_is_found_beside_the_delta(base: Path, delta: Path, tmp_path: Path) -> None:
+    """The recorded place is absolute and empty; a nearer folder of the same name is another model."""
+    manifest = json.loads((delta / "delta.json").read_text())
+    place = tmp_path / "copy"
+    shutil.copytree(delta, place / "runs" / "npo" / "model")
+    (place / "runs/npo/model/delta.json").write_text(json.dumps(manifest | {"base": "/gone/models/hf"}))
+    other = build_tiny(["Ana"], vocabulary=300, width=16, layers=3, heads=2)
+    other.save(place / "runs" / "hf")
+    with pytest.raises(ModelError, match="base is not at"):
+        chain(place / "runs" / "npo" / "model")
+    shutil.copytree(base, place / "models" / "hf")
+    moved = place / "runs" / "npo" / "model"
+    assert chain(moved) == [place / "models" / "hf", moved]
+    assert equal(state(moved), state(delta))
+    shutil.rmtree(place / "models" / "hf")
+    other.save(place / "models" / "hf")
+    with pytest.raises(ModelError, match="fingerprint"):
+        chain(moved)

@@ -125,7 +125,8 @@ def test_epochs_are_compared_on_the_items_that_all_have() -> None:
     replicates = resample_means(wide.to_numpy(float), wide.index.get_level_values(1).tolist(), replicates=60)
     gaps = replicates.draws[:, 1] - 0.1 * replicates.draws[:, 0]
     assert contrast.value is not None
-    gap = from_draws(contrast.value, gaps, 8, (-0.1, 1.0))
+    # Seven subjects with two items and one with a single one.
+    gap = from_draws(contrast.value, gaps, 8, (-0.1, 1.0), effective=15**2 / (7 * 4 + 1))
     assert (contrast.low, contrast.high) == pytest.approx(gap.limits(0.05))
 
 

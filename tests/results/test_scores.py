@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -76,6 +77,26 @@ def test_scores_of_several_runs_carry_the_runs_labels(tmp_path: Path) -> None:
         mu.scores(write_run(tmp_path / "empty", "train", "target"))
     with pytest.raises(InputError, match="is no folder"):
         mu.scores(tmp_path / "nowhere")
+
+
+def test_attacks_and_epochs_are_pooled_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    """An attack's rows are of another question: a mean over both would be of neither."""
+    run = write_run(tmp_path / "run", "unlearn", "NPO").folder
+    for place, verb in (
+        ("evaluations/a", "evaluate"),
+        ("attacks/a", "attack"),
+        ("epochs/01/evaluations/a", "evaluate"),
+    ):
+        write_run(run / place, verb, "NPO")
+        write_scores(run / place, ROWS)
+    assert set(mu.scores(run)["verb"]) == {"evaluate"}
+    assert len(mu.scores(run)) == len(ROWS)
+    assert len(mu.scores(run, attacks=True)) == len(mu.scores(run, epochs=True)) == 2 * len(ROWS)
+    assert set(mu.scores(run / "attacks")["verb"]) == {"attack"}
+    assert len(mu.scores(run / "epochs" / "01")) == len(ROWS)
+    shutil.rmtree(run / "evaluations")
+    with pytest.raises(InputError, match=r"attacks=True.*epochs=True"):
+        mu.scores(run)
 
 
 def test_an_old_run_is_refused_with_what_to_do(tmp_path: Path) -> None:

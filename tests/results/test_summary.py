@@ -106,7 +106,7 @@ def test_columns_types_and_order_of_rows() -> None:
     table = summarize(scores, meta, replicates=20)
     assert table.columns.tolist() == [
         *("side", "fold", "kind", "metric", "value", "low", "high"),
-        *("n_scored", "n_unscored", "n_subjects", "parts", "replicates_dropped"),
+        *("n_scored", "n_unscored", "n_subjects", "parts", "replicates_dropped", "n_effective"),
     ]
     assert [str(table[name].dtype) for name in ("value", "low", "high")] == ["Float64"] * 3
     groups = table[["side", "kind"]].drop_duplicates()
@@ -394,7 +394,7 @@ def test_columns_and_refusals_of_differences() -> None:
     a, b, meta = models(subjects=3)
     assert compare(a, b, meta, replicates=20).columns.tolist() == [
         *("side", "fold", "kind", "metric", "difference", "low", "high", "p", "p_holm"),
-        *("n_pairs", "n_subjects", "n_dropped", "parts", "replicates_dropped"),
+        *("n_pairs", "n_subjects", "n_dropped", "parts", "replicates_dropped", "n_effective"),
     ]
     with pytest.raises(InputError, match="more than once"):
         compare(a, pd.concat([b, b.iloc[:1]]), meta)

@@ -226,19 +226,26 @@ def test_replicates_without_a_number_are_counted_and_left_out() -> None:
 
 
 def test_a_share_counts_the_subjects_of_its_denominator() -> None:
-    """Runs at the front, and runs elsewhere; subject 5 has none, and subject 6 nothing that is known."""
-    front, rest = [3.0, 0.0, 1.0, 2.0, 1.0, 0.0, NAN], [1.0, 2.0, 1.0, 0.0, 1.0, 0.0, NAN]
-    resampled = resample_means(np.column_stack([front, rest]), list(range(7)), replicates=4000)
+    """Runs at the front, and runs elsewhere; subject 6 has none, and subject 7 nothing that is known."""
+    front, rest = [3.0, 0.0, 1.0, 2.0, 1.0, 1.0, 0.0, NAN], [1.0, 2.0, 1.0, 0.0, 1.0, 1.0, 0.0, NAN]
+    resampled = resample_means(np.column_stack([front, rest]), list(range(8)), replicates=4000)
     share = resampled.share(0, [0, 1])
-    assert share.value == pytest.approx(7 / 12)
-    assert (share.n, share.n_clusters) == (12, 5)
+    assert share.value == pytest.approx(8 / 14)
+    assert (share.n, share.n_clusters) == (14, 6)
     # Linearization (Cochran 1977, Section 6.3): the residuals of a ratio of sums.
-    sizes = np.nansum([front, rest], axis=0)[:6]
-    residuals = np.array(front[:6]) - 7 / 12 * sizes
+    sizes = np.nansum([front, rest], axis=0)[:7]
+    residuals = np.array(front[:7]) - 8 / 14 * sizes
     assert isinstance(share.uncertainty, SubjectMean)
-    assert share.uncertainty.error == pytest.approx(math.sqrt(6 / 5 * (residuals**2).sum()) / 12, rel=0.15)
+    assert share.uncertainty.error == pytest.approx(math.sqrt(7 / 6 * (residuals**2).sum()) / 14, rel=0.15)
     assert share.low is not None
-    assert share.low < 7 / 12 < share.high
+    assert share.low < 8 / 14 < share.high
+
+
+def test_a_share_of_five_unequal_subjects_has_no_interval() -> None:
+    """Five subjects of whom one has most of the denominator count as fewer."""
+    front, rest = [3.0, 0.0, 1.0, 2.0, 1.0], [1.0, 2.0, 1.0, 0.0, 1.0]
+    share = resample_means(np.column_stack([front, rest]), list(range(5)), replicates=100).share(0, [0, 1])
+    assert (share.value, share.low, share.n_clusters) == (pytest.approx(7 / 12), None, 5)
 
 
 def test_a_share_of_four_subjects_has_no_interval() -> None:

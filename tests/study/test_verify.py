@@ -145,6 +145,42 @@ def test_moved_and_copied_it_is_still_as_it_was(evaluated: Run, tmp_path: Path) 
     assert mu.verify([tmp_path / "copy"]).wrong == []
 
 
+def test_moved_with_its_benchmark_it_finds_it(
+    evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run, target and benchmark are copied together, and the originals are gone."""
+    target, place = Path(evaluated.info.lineage[-1]), tmp_path / "elsewhere"
+    benchmark = Path(str(evaluated.info.results["benchmark_folder"]))
+    for folder in {evaluated.folder, target} - {Path("tiny")}:
+        if folder.is_dir():
+            shutil.copytree(folder, place / "runs" / folder.name, copy_function=shutil.copyfile)
+    shutil.copytree(benchmark, place / benchmark.name)
+    aside = benchmark.rename(benchmark.with_name("gone"))
+    monkeypatch.chdir(place)
+    try:
+        copied = place / "runs" / evaluated.folder.name
+        checks = mu.verify([copied])
+        assert checks.wrong == []
+        assert {check.name for check in checks.checks if check.what == "benchmark"} == {str(place / benchmark.name)}
+        (place / benchmark.name / "benchmark.yaml").unlink()
+        assert {check.what for check in mu.verify([copied]).wrong} == {"benchmark"}
+    finally:
+        aside.rename(benchmark)
+
+
+def test_a_sweep_is_verified_run_by_run(evaluated: Run, tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep"
+    for name in ("a", "b"):
+        shutil.copytree(evaluated.folder, sweep / name, copy_function=shutil.copyfile)
+    with pytest.raises(InputError, match="holds no run"):
+        mu.verify([sweep])
+    (sweep / "sweep.json").write_text("{}")
+    assert mu.verify([sweep]).wrong == []
+    change_scores(Run.open(sweep / "b"))
+    (wrong,) = mu.verify([sweep]).wrong
+    assert (wrong.run.is_relative_to(sweep / "b"), wrong.what) == (True, "table")
+
+
 def test_scoring_again_is_recorded(evaluated: Run) -> None:
     mu.score(evaluated, measures="em,token_f1", allow_broken=True)
     assert mu.verify([evaluated.folder]).wrong == []

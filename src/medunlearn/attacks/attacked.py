@@ -20,9 +20,9 @@ from medunlearn.results.evaluated import Evaluated, joined, reference_of
 from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
-from medunlearn.results.scores import read_scores
+from medunlearn.results.scores import ATTACKS, read_scores
 
-FOLDER = "attacks"
+FOLDER = ATTACKS
 FAILED = "failed"
 """Key of a record's results: name of a family -> why it has no results."""
 UNCHECKED = (

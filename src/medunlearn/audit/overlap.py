@@ -26,7 +26,7 @@ from medunlearn.audit.continuation_measure import FIRST, VARIANT, Continuation, 
 from medunlearn.audit.verbatim import Tokens, longest_run, runs_of_at_least
 from medunlearn.metrics.measure import Score
 from medunlearn.metrics.ngrams import shared_ngrams
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls, why_unread
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
 FIRST_IN_PLACE = 50
@@ -153,6 +153,15 @@ def _scores(values: Iterable[float | None], reason: str = "") -> list[Score]:
     return [Score.unscored(reason) if value is None else Score(value) for value in values]
 
 
+def _rouge_scores(continuations: Sequence[Continuation]) -> list[Score]:
+    responses, suffixes = _texts(continuations)
+    recalls = rouge_l_recalls(responses, suffixes)
+    return [
+        Score.unscored(why_unread(suffix) or NO_REFERENCE_TOKEN) if recall is None else Score(recall)
+        for recall, suffix in zip(recalls, suffixes, strict=True)
+    ]
+
+
 def _each(
     value: Callable[[Continuation], float | None], reason: str = ""
 ) -> Callable[[Sequence[Continuation]], list[Score]]:
@@ -232,7 +241,7 @@ ROUGE_L = ContinuationMeasure(
     meaning=f"0-1: recall of the longest common subsequence of words, first {FIRST} tokens of both, higher = leaks "
     "more",
     source=f"Lin 2004, Section 3.1; {PAPER}",
-    score=lambda continuations: _scores(rouge_l_recalls(*_texts(continuations)), NO_REFERENCE_TOKEN),
+    score=_rouge_scores,
 )
 BLEU = ContinuationMeasure(
     name="bleu",

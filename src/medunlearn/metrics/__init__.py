@@ -6,6 +6,7 @@ as ``module:attribute``, or declared as an entry point in the group ``medunlearn
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ METRICS: dict[str, str] = {
     "ranked_first": "medunlearn.metrics.ranks:RANKED_FIRST",
     "rouge_l": "medunlearn.metrics.text:ROUGE_L",
     "rouge_l_f": "medunlearn.metrics.text:ROUGE_L_F",
+    "rouge_l_unicode": "medunlearn.metrics.text:ROUGE_L_UNICODE",
     "te": "medunlearn.metrics.text:TOKEN_ENTROPY",
     "token_f1": "medunlearn.metrics.text:TOKEN_F1",
     "truth_ratio": "medunlearn.metrics.likelihood:TRUTH_RATIO",
@@ -55,9 +57,11 @@ __all__ = [
     "Score",
     "Tools",
     "as_drawn",
+    "distinct_metrics",
     "get_metric",
     "installed_metrics",
     "metric_targets",
+    "own_measures",
 ]
 
 
@@ -96,3 +100,35 @@ def get_metric(name: str) -> Measure:
             f"metric {name!r} leads to a {type(measure).__name__}; it must be a medunlearn.metrics.Measure."
         )
     return measure
+
+
+def distinct_metrics(requested: Iterable[str]) -> dict[str, str]:
+    """Measure -> name that leads to it, once for each measure, in order.
+
+    A measure that is installed has its own name, also where its path was requested; one from elsewhere its path.
+
+    Raises:
+        UnknownNameError: no such measure.
+        InputError: two measures of the same name, or one from elsewhere with the name of an installed one.
+    """
+    installed = names("metrics", metric_targets())
+    distinct: dict[str, str] = {}
+    for name in requested:
+        measure = get_metric(name)
+        first = distinct.setdefault(measure.name, measure.name if measure.name in installed else name)
+        if get_metric(first) is not measure:
+            raise InputError(
+                f"metric {name!r} has the name {measure.name!r}, which is also that of the measure {first!r}. "
+                "Give it a name of its own."
+            )
+    return distinct
+
+
+def own_measures(requested: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Title, meaning and path of measures that are not ours, by their own names, as runs record them."""
+    ours = metric_targets()
+    measures = ((name, get_metric(name)) for name in requested if name not in ours)
+    return {
+        measure.name: {"title": measure.title, "meaning": measure.meaning, "path": name}
+        for name, measure in measures
+    }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from medunlearn.metrics.measure import Item, Measure, PerItem, Score
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_f
-from medunlearn.metrics.words import rouge_tokens
+from medunlearn.metrics.text import rouge_l_f, why_unread
 
 FACTUALITY_SHARE, ROUGE_SHARE = 0.75, 0.25
 LOWEST, HIGHEST = 1.0, 10.0
@@ -46,8 +45,8 @@ def score_gen(item: Item) -> Score:
     factual = _score_factuality(item)
     if factual.value is None:
         return factual
-    if not rouge_tokens(item.reference):
-        return Score.unscored(NO_REFERENCE_TOKEN)
+    if reason := why_unread(item.reference):
+        return Score.unscored(reason)
     return Score(
         100 * (FACTUALITY_SHARE * factual.value + ROUGE_SHARE * rouge_l_f(item.response or "", item.reference))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import log2
 
 import numpy as np
@@ -13,9 +13,11 @@ from rapidfuzz.process import cpdist
 
 from medunlearn.metrics.measure import Item, Measure, PerItem, Score, Tools
 from medunlearn.metrics.ngrams import token_entropies
-from medunlearn.metrics.words import StemNumbers, rouge_tokens, stem_sequences
+from medunlearn.metrics.words import StemNumbers, rouge_tokens, stem_sequences, unicode_sequences
 
 NO_REFERENCE_TOKEN = "the reference has no letter a-z or digit, so there is nothing to recall"
+OTHER_SCRIPT = "under half of the reference's letters are a-z, all that the published ROUGE reads: rouge_l_unicode"
+NO_LETTER = "the reference has no letter or digit, so there is nothing to recall"
 # Small enough for the cache of the processor, large enough to meet the same words often.
 _AT_ONCE = 1 << 10
 
@@ -34,32 +36,78 @@ def rouge_l_recall(response: str, reference: str) -> float:
     return shared / len(reference_tokens) if reference_tokens else 0.0
 
 
+def why_unread(reference: str) -> str | None:
+    """Why the published ROUGE cannot score a reference: it has no token, or mostly letters that are not read.
+
+    A wrong answer in Russian or Chinese would have the recall of its digits, often 1. Letters are those of any
+    script; digits count as letters a-z do.
+    """
+    if not rouge_tokens(reference):
+        return NO_REFERENCE_TOKEN
+    if reference.isascii():
+        return None
+    letters = [letter for letter in reference.lower() if letter.isalnum()]
+    return OTHER_SCRIPT if 2 * sum(map(str.isascii, letters)) < len(letters) else None
+
+
 def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
-    """:func:`rouge_l_recall` of many pairs, many times faster per pair; None if the reference has no token.
+    """:func:`rouge_l_recall` of many pairs, many times faster per pair; None as :func:`why_unread` says.
 
     Raises:
         ValueError: not as many responses as references.
     """
+    recalls = _batched_recalls(responses, references, stem_sequences)
+    return [
+        value if reference.isascii() or why_unread(reference) is None else None
+        for value, reference in zip(recalls, references, strict=True)
+    ]
+
+
+def rouge_l_unicode_recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
+    """ROUGE-L recall of many pairs, with words of every script (:func:`~.words.unicode_tokens`).
+
+    Equal to :func:`rouge_l_recalls` for ASCII texts; None if the reference has no letter and no digit.
+
+    Raises:
+        ValueError: not as many responses as references.
+    """
+    return _batched_recalls(responses, references, unicode_sequences)
+
+
+Split = Callable[[Sequence[str], StemNumbers], list[Sequence[object]]]
+
+
+def _batched_recalls(responses: Sequence[str], references: Sequence[str], split: Split) -> list[float | None]:
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses for {len(references)} references")
     recalls: list[float | None] = []
     numbers = StemNumbers()
     for start in range(0, len(responses), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        recalls += _recalls(responses[part], references[part], numbers)
+        recalls += _recalls(split([*responses[part], *references[part]], numbers))
     return recalls
 
 
-def _recalls(responses: Sequence[str], references: Sequence[str], numbers: StemNumbers) -> list[float | None]:
-    sequences = stem_sequences([*responses, *references], numbers)
-    ours, theirs = sequences[: len(responses)], sequences[len(responses) :]
+def _recalls(sequences: Sequence[Sequence[object]]) -> list[float | None]:
+    """Recalls of as many responses as references, which follow them."""
+    half = len(sequences) // 2
+    ours, theirs = sequences[:half], sequences[half:]
     shared = cpdist(ours, theirs, scorer=LCSseq.similarity, dtype=np.int64).tolist()
     return [length / len(tokens) if tokens else None for length, tokens in zip(shared, theirs, strict=True)]
 
 
 def _score_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
-    values = rouge_l_recalls([item.response or "" for item in items], [item.reference for item in items])
-    return [Score.unscored(NO_REFERENCE_TOKEN) if value is None else Score(value) for value in values]
+    references = [item.reference for item in items]
+    values = rouge_l_recalls([item.response or "" for item in items], references)
+    return [
+        Score.unscored(why_unread(reference) or NO_REFERENCE_TOKEN) if value is None else Score(value)
+        for value, reference in zip(values, references, strict=True)
+    ]
+
+
+def _score_unicode_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
+    values = rouge_l_unicode_recalls([item.response or "" for item in items], [item.reference for item in items])
+    return [Score.unscored(NO_LETTER) if value is None else Score(value) for value in values]
 
 
 ROUGE_L = Measure(
@@ -69,6 +117,17 @@ ROUGE_L = Measure(
     meaning="0-1, higher = the response repeats more of the reference, in order",
     source="Lin 2004, Section 3.1; AMNESIA, Section 5.2",
     score=_score_recalls,
+    item_by_item=True,
+)
+
+
+ROUGE_L_UNICODE = Measure(
+    name="rouge_l_unicode",
+    title="ROUGE-L recall, every script",
+    needs=("response",),
+    meaning="0-1, higher = the response repeats more of the reference, in order; words of every script",
+    source="Lin 2004, Section 3.1, with Unicode's letters; ours",
+    score=_score_unicode_recalls,
     item_by_item=True,
 )
 
@@ -86,8 +145,8 @@ def rouge_l_f(response: str, reference: str) -> float:
 
 
 def _score_rouge_l_f(item: Item) -> Score:
-    if not rouge_tokens(item.reference):
-        return Score.unscored(NO_REFERENCE_TOKEN)
+    if reason := why_unread(item.reference):
+        return Score.unscored(reason)
     return Score(rouge_l_f(item.response or "", item.reference))
 
 

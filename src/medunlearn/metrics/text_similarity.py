@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.measure import Item, Measure, Score, Tools
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls, why_unread
 
 Array = npt.NDArray[np.float64]
 Tool = TypeVar("Tool")
@@ -100,8 +100,10 @@ def _score_entailment(items: Sequence[Item], tools: Tools) -> list[Score]:
         "The entailment model gave {} labels for {} pairs.",
     )
     return [
-        Score.unscored(NO_REFERENCE_TOKEN) if recall is None else Score(float(pair is not None and labels[pair]))
-        for pair, recall in zip(pairs, recalls, strict=True)
+        Score.unscored(why_unread(item.reference) or NO_REFERENCE_TOKEN)
+        if recall is None
+        else Score(float(pair is not None and labels[pair]))
+        for item, pair, recall in zip(items, pairs, recalls, strict=True)
     ]
 
 

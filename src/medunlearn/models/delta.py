@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
+from medunlearn.data.moved_folders import recorded_path
 from medunlearn.data.storage import atomic_files, json_bytes
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import (
@@ -25,7 +26,6 @@ from medunlearn.models.folders import (
     FileFacts,
     Manifest,
     Weights,
-    base_pointer,
     chain,
     fingerprint,
     is_delta,
@@ -172,7 +172,7 @@ def delta_manifest(base: Path, folder: Path, tensors: Iterable[Tensor], changed:
     """The ``delta.json`` of a model with these tensors, of which ``changed`` differ from the base."""
     kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
-    return Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed), base_rule=RULE)
+    return Manifest(recorded_path(base, folder), fingerprint(base), weights, sorted(changed), base_rule=RULE)
 
 
 def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | None = None) -> Manifest:

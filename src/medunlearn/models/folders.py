@@ -16,14 +16,15 @@ A *reference* is a delta without tensors: it refers to a model in another folder
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
+from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
 from medunlearn.input_files import path_inside, regular_file
@@ -156,8 +157,7 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False, oldest_rule
     refuse_irregular(folder)
     while is_delta(folders[0]):
         delta = folders[0]
-        manifest = read_manifest(delta)
-        base = delta / manifest.base
+        manifest, base = read_manifest(delta), base_place(delta)
         if not base.is_dir():
             raise ModelError(
                 f"{delta} contains only changed tensors, and its base is not at {base}. Move the base back, or "
@@ -180,6 +180,48 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False, oldest_rule
         refuse_irregular(base)
         folders.insert(0, base)
     return folders
+
+
+# Moved bases that were found, since a fingerprint reads all weights.
+_MOVED: dict[tuple[str, str, str], Path] = {}
+
+
+def base_place(delta: Path) -> Path:
+    """Folder of a delta's base: at its recorded path, or beside a moved delta if it has the recorded fingerprint.
+
+    The recorded path if the base is nowhere.
+    """
+    manifest = read_manifest(delta)
+    base = delta / manifest.base
+    if base.is_dir():
+        return base
+    key = (str(delta), manifest.base, manifest.base_fingerprint)
+    if key not in _MOVED or not _MOVED[key].is_dir():
+        moved = find_model(manifest.base, delta, manifest.base_fingerprint)
+        if moved is None:
+            return base
+        _MOVED[key] = moved
+    return _MOVED[key]
+
+
+def find_model(recorded: str, near: Path, identity: str) -> Path | None:
+    """The model folder that a record names, known by its fingerprint: at its path, or beside a moved record.
+
+    Args:
+        recorded: path in the record.
+        near: folder of the record.
+        identity: its recorded fingerprint.
+
+    Returns:
+        None if it is not there.
+    """
+
+    def is_same(folder: Path) -> bool:
+        with suppress(InputError, OSError):
+            return folder.is_dir() and has_fingerprint(folder, identity, {})
+        return False
+
+    return find_moved(recorded, near, is_same)
 
 
 def _changed_base(folder: Path, base: Path, recorded: FileFacts) -> str:
@@ -231,16 +273,6 @@ def where(folder: Path) -> dict[str, Path]:
         for file in sorted([part / TENSORS] if is_delta(part) else part.glob("*.safetensors")):
             files |= dict.fromkeys((name for name in _types(file) if LOW_RANK not in name), file)
     return files
-
-
-def base_pointer(base: Path, folder: Path) -> str:
-    """Path of a delta's base to record: relative if both are in one tree, which can be moved; else absolute."""
-    base, folder = base.resolve(), folder.resolve()
-    try:
-        common = os.path.commonpath([base, folder])
-    except ValueError:  # two drives
-        return str(base)
-    return str(base) if common == os.path.dirname(common) else os.path.relpath(base, folder)
 
 
 def _types(file: Path) -> dict[str, str]:

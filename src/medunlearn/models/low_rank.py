@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from medunlearn.data.moved_folders import recorded_path
 from medunlearn.data.storage import atomic_files, json_bytes
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import (
@@ -32,7 +33,6 @@ from medunlearn.models.folders import (
     TENSORS,
     Manifest,
     Weights,
-    base_pointer,
     chain,
     fingerprint,
     is_adapter,
@@ -84,7 +84,7 @@ class LowRank:
         Raises:
             StorageError: the disk refused.
         """
-        manifest = Manifest(base_pointer(base, folder), fingerprint(base), self.weights, [])
+        manifest = Manifest(recorded_path(base, folder), fingerprint(base), self.weights, [])
         tensors = {name: tensor.cpu().contiguous() for name, tensor in self.tensors.items()}
         # One entry alone: safetensors writes several in any order, and equal adapters are to be equal files.
         head = {_HEAD: json.dumps({"weights": self.weights, "factors": dict(sorted(self.factors.items()))})}

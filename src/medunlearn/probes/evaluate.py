@@ -21,7 +21,7 @@ from medunlearn.data.responses import LogProbs, Response, responses_digest
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import write_frame
 from medunlearn.errors import ConfigError
-from medunlearn.metrics import get_metric
+from medunlearn.metrics import get_metric, own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.ancestry import model_use
@@ -31,7 +31,7 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.questioning import Questioning
 from medunlearn.probes.rank_plan import rank_plan, rank_versions
-from medunlearn.probes.score import TOOLS, metric_names, score_items, score_records, write_tables
+from medunlearn.probes.score import TOOLS, local_tools, metric_names, score_items, score_records, write_tables
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
@@ -165,6 +165,8 @@ def evaluate_one(
             "benchmark": benchmark.facts(),
             "benchmark_folder": folder_of(benchmark),
             "split": {"name": split.name, "level": split.level, **benchmark.split_sizes(split)},
+            "own_measures": own_measures(metrics),
+            "tools": local_tools(settings, metrics),
             "other_texts": not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint),
             **answers.facts,
         }

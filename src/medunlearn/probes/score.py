@@ -12,19 +12,21 @@ from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics import Item, Tools, distinct_metrics, get_metric, own_measures
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, find_benchmark
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
@@ -34,12 +36,13 @@ DEFAULT = "default"
 
 
 def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
-    """The requested measures, or the computable ones of the benchmark's defaults; without duplicates.
+    """The requested measures, or the computable ones of the benchmark's defaults; each once, however it was named.
 
     ``default`` stands for the benchmark's defaults; those that need a model not named in the settings are skipped.
 
     Raises:
         UnknownNameError: no such measure.
+        InputError: two measures of one name.
         ConfigError: a measure of responses, for a benchmark without questions.
     """
     missing = {tool for tool in TOOLS if getattr(settings, tool) is None}
@@ -54,7 +57,8 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
         raise ConfigError(
             [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
         )
-    return tuple(dict.fromkeys(each for name in requested for each in (own if name == DEFAULT else [name])))
+    each = (one for name in requested for one in (own if name == DEFAULT else [name]))
+    return tuple(distinct_metrics(each).values())
 
 
 def ranks_alone(name: str) -> bool:
@@ -89,7 +93,8 @@ def score(
     Args:
         run: a run folder
         split: the evaluation's split; needed only if there are several
-        measures: names from `medunlearn list measures`, or default; none for those of the evaluation
+        measures: names from `medunlearn list measures`, or default; a measure of your own by its path, or, once
+            scored, by its name; none for those of the evaluation
         benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
         allow_broken: show scores even if the answers are all empty or equal; they get no verdict
 
@@ -103,25 +108,56 @@ def score(
     refuse_unnamed("extractor", settings.extractor)
     texts = [measures] if isinstance(measures, str) else measures
     metric_list = [word.strip() for text in texts for word in text.split(",")]
-    metric_list = [name for name in metric_list if name] or list(evaluated.record.info.inputs["metrics"])
-    check_names(metric_list)
+    metric_list = _named_measures(evaluated, [name for name in metric_list if name])
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
-    table = score_items(items, metric_list, settings, labels, device)
+    table = score_items(items, metric_list, _with_moved_tools(evaluated, settings, metric_list), labels, device)
     of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
         scores = read_scores(evaluated.record.folder)
-        others = scores[~scores["measure"].isin(metric_list)]
+        others = scores[~scores["measure"].isin([*distinct_metrics(metric_list)])]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
         info, responses = evaluated.record.info, evaluated.responses
         pairs = ((item.reference, responses[item.question_id]) for item in items)
         problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
+        info.results["own_measures"] = {**evaluated.own_measures, **own_measures(metric_list)}
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
+
+
+def _named_measures(evaluated: Evaluated, requested: Sequence[str]) -> list[str]:
+    """The requested measures, or those of the evaluation; a measure of its own by its path.
+
+    A path that only the run names is not imported (:func:`~medunlearn.registry.refuse_unnamed`): requested by its
+    name, it is refused; otherwise its scores stay as they are.
+
+    Raises:
+        UnknownNameError: no such measure.
+        InputError: a measure that only the run's path leads to.
+    """
+    paths = {name: about["path"] for name, about in evaluated.own_measures.items()}
+    if requested:
+        own = {name: paths[name] for name in requested if name in paths}
+        for path in own.values():
+            refuse_unnamed("metric", path)
+        requested = [own.get(name, name) for name in requested]
+        check_names(requested)
+        return requested
+    recorded, refused = [], None
+    for name in evaluated.record.info.inputs["metrics"]:
+        try:
+            refuse_unnamed("metric", str(name))
+            recorded.append(str(name))
+        except InputError as error:
+            refused = error
+    if refused is not None and not recorded:
+        raise refused
+    check_names(recorded)
+    return recorded
 
 
 def score_items(
@@ -135,6 +171,36 @@ def score_items(
     metrics = [get_metric(name) for name in names]
     needs = {need for metric in metrics for need in metric.needs}
     return measured(scoring.score(items, metrics, _tools(settings, needs, device)), labels)
+
+
+def local_tools(settings: EvaluateSettings, names: Sequence[str]) -> dict[str, str]:
+    """Fingerprints of the models in folders that measures need, by tool; those of a hub are known by their id."""
+    needs = {need for name in names for need in get_metric(name).needs}
+    folders = {tool: Path(str(getattr(settings, tool))) for tool in TOOLS if tool in needs}
+    return {tool: fingerprint(folder) for tool, folder in folders.items() if folder.is_dir()}
+
+
+def _with_moved_tools(evaluated: Evaluated, settings: EvaluateSettings, names: Sequence[str]) -> EvaluateSettings:
+    """Settings with the places where the evaluation's own models lie now.
+
+    Raises:
+        InputError: another model lies at the recorded place.
+    """
+    recorded = evaluated.record.info.results.get("tools")
+    needs = {need for name in names for need in get_metric(name).needs}
+    places: dict[str, str] = {}
+    for tool, identity in (recorded if isinstance(recorded, dict) else {}).items():
+        if tool not in needs or tool not in TOOLS:
+            continue
+        name = str(getattr(settings, tool))
+        place = find_model(name, evaluated.record.folder, str(identity))
+        if place is None:
+            raise InputError(
+                f"The model {name} ({tool}) of {evaluated.record.folder} is not at its recorded place, or was "
+                "changed: its scores would not compare. Move it back, or evaluate again."
+            )
+        places[tool] = str(place)
+    return settings.model_copy(update=places)
 
 
 def score_records(
@@ -209,16 +275,18 @@ def _groups(
 
 
 def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -> Benchmark:
-    results = evaluated.record.info.results
-    if not isinstance(benchmark, Benchmark):
-        folder = benchmark or results.get("benchmark_folder")
-        if folder is None or not Path(folder).is_dir():
+    record = evaluated.record
+    if benchmark is None:
+        recorded = run_lineage(record.info.as_dict()).benchmark
+        benchmark = find_benchmark(recorded, record.folder, record.info.benchmark)
+        if benchmark is None:
             raise InputError(
-                f"The benchmark of {evaluated.record.folder} is not at its recorded place ({folder}). Name its "
-                "folder."
+                f"The benchmark of {record.folder} is not at its recorded place ({recorded}), and not beside the "
+                "run. Name its folder."
             )
-        benchmark = Benchmark.load(folder)
-    if benchmark.fingerprint != evaluated.record.info.benchmark:
+    elif not isinstance(benchmark, Benchmark):
+        benchmark = Benchmark.load(benchmark)
+    if benchmark.fingerprint != record.info.benchmark:
         raise InputError(f"{evaluated.run.folder} was evaluated on another benchmark than the one named.")
     return benchmark
 

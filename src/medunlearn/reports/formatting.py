@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medunlearn.statistics.intervals import LEAST_P, LEVEL, MIN_SUBJECTS, clopper_pearson, subjects_needed
+from medunlearn.statistics.intervals import LEAST_P, LEVEL, MIN_SUBJECTS, clopper_pearson, subjects_needed, too_few
 from medunlearn.terminal import size
 
 ALL = "all"
@@ -41,11 +41,17 @@ def percent_interval(low: float | None, high: float | None, form: str = ".1f") -
     return "" if low is None or high is None else f"[{100 * low:{form}}, {100 * high:{form}}]"
 
 
-def interval_note(low: float | None, high: float | None, n_subjects: int | None) -> str:
-    """``[0.010, 0.052], 30 subjects``; with fewer than five subjects, why there is no interval."""
+def interval_note(
+    low: float | None, high: float | None, n_subjects: int | None, n_effective: float | None = None
+) -> str:
+    """``[0.010, 0.052], 30 subjects``; with fewer than five effective subjects, why there is no interval."""
     if n_subjects is None:
         return interval(low, high)
-    few = " (too few for an interval)" if n_subjects < MIN_SUBJECTS else ""
+    few = ""
+    if n_subjects < MIN_SUBJECTS:
+        few = " (too few for an interval)"
+    elif n_effective is not None and too_few(n_effective):
+        few = f" (of unequal size, they count as {n_effective:.1f}: too few for an interval)"
     return ", ".join(filter(None, (interval(low, high), f"{count(n_subjects, 'subject')}{few}")))
 
 

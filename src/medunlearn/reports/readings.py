@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from medunlearn.data.origins import is_drawn, marked, real_name
@@ -28,6 +28,7 @@ class Reading:
     n_scored: int
     n_unscored: int
     n_subjects: int
+    n_effective: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,12 @@ def reading_note(reading: Reading | None) -> str:
     if reading is None:
         return ""
     unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""
-    note = "" if reading.value is None else interval_note(reading.low, reading.high, reading.n_subjects)
+    note = "" if reading.value is None else _interval_note(reading)
     return ", ".join(filter(None, (note, unscored)))
+
+
+def _interval_note(reading: Reading) -> str:
+    return interval_note(reading.low, reading.high, reading.n_subjects, reading.n_effective)
 
 
 def signed_with_interval(gap: Gap) -> str:
@@ -260,7 +265,9 @@ def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
 
 def reading_of(row: Mapping[str, Any]) -> Reading:
     value, low, high = (number(row[name]) for name in ("value", "low", "high"))
-    return Reading(value, low, high, *(int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects")))
+    scored, unscored, subjects = (int(row[name]) for name in ("n_scored", "n_unscored", "n_subjects"))
+    effective = number(row.get("n_effective"))
+    return Reading(value, low, high, scored, unscored, subjects, n_effective=effective)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Place, str]:

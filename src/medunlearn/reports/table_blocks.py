@@ -95,7 +95,8 @@ def gap_cell(row: Mapping[str, Any]) -> Cell:
 
 
 def _note(row: Mapping[str, Any]) -> str:
-    return interval_note(number(row["low"]), number(row["high"]), row.get("n_subjects"))
+    effective = number(row.get("n_effective"))
+    return interval_note(number(row["low"]), number(row["high"]), row.get("n_subjects"), effective)
 
 
 def reading_cell(reading: Reading | None) -> Cell:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from medunlearn.config import TINIES, AdoptSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import forget_records
+from medunlearn.data.lineage import run_lineage
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import RECORD
 from medunlearn.paper import watches
@@ -29,7 +30,7 @@ from medunlearn.probes.material import training_data
 from medunlearn.progress import remark
 from medunlearn.request.base_lineage import BaseLineage, base_lineage, left_out_of, refuse_fitted_tokenizer
 from medunlearn.request.case.evidence import ExactDeletion
-from medunlearn.results.runs import Run, RunRecord
+from medunlearn.results.runs import Run, RunRecord, find_benchmark
 from medunlearn.training.processes import join
 
 if TYPE_CHECKING:
@@ -188,13 +189,16 @@ def training_benchmark(run: Run) -> Benchmark:
     Raises:
         InputError: it is missing or has changed.
     """
-    where = run.info.results.get("benchmark_folder")
-    if where is None or not Path(where).is_dir():
-        raise InputError(
-            f"The benchmark that {run.folder} was trained on is not at {where}. Move it back: an exact deletion "
-            "trains on it again."
-        )
-    benchmark = Benchmark.load(where)
+    where = run_lineage(run.info.as_dict()).benchmark
+    benchmark = find_benchmark(where, run.folder, run.info.benchmark)
+    if benchmark is None:
+        changed = find_benchmark(where, run.folder, None)
+        if changed is None:
+            raise InputError(
+                f"The benchmark that {run.folder} was trained on is not at {where}. Move it back: an exact "
+                "deletion trains on it again."
+            )
+        benchmark = changed
     run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint)
     return benchmark
 

@@ -31,7 +31,7 @@ from medunlearn.errors import InputError
 from medunlearn.results.composites import REGISTRY, bounds_of, composite_named
 from medunlearn.results.matrix import Array, ScoreMatrix, groups, score_matrix
 from medunlearn.statistics.bootstrap import REPLICATES, Observations, Resampled, pool_seeds, resample_together
-from medunlearn.statistics.intervals import MIN_SUBJECTS, UNBOUNDED, UNIT, Bounds, Uncertainty
+from medunlearn.statistics.intervals import UNBOUNDED, UNIT, Bounds, Uncertainty, why_no_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,10 @@ class CellDraws:
     def n_subjects(self, parts: Sequence[str]) -> int:
         """Number of subjects of the part with the fewest."""
         return int(self.means.n_clusters[[self.columns[part] for part in parts]].min())
+
+    def n_effective(self, parts: Sequence[str]) -> float:
+        """Effective number of subjects of the part with the fewest."""
+        return self.means.n_effective([self.columns[part] for part in parts])
 
 
 class Draws:
@@ -219,8 +223,9 @@ class Draws:
             edges = [term.weight * edge for seed in seeds for edge in by_seed[seed].bounds(term.measure, parts)]
             least, most = least + min(edges), most + max(edges)
         n = min(means.n_subjects(parts) for means in every)
-        pooled = pool_seeds(points, draws, n, bounds=(least, most), seed=self.seed)
-        reason = f"fewer than {MIN_SUBJECTS} subjects: no interval" if n < MIN_SUBJECTS else ""
+        effective = min(means.n_effective(parts) for means in every)
+        pooled = pool_seeds(points, draws, n, effective=effective, bounds=(least, most), seed=self.seed)
+        reason = why_no_interval(n, effective)
         values = () if pooled.value is None else tuple(points.tolist())
         return Contrast(pooled.value, pooled.low, pooled.high, n, reason, title, values, pooled.uncertainty)
 

@@ -107,6 +107,17 @@ class Evaluated:
         return why_undecided(read_provenance(benchmark.get("provenance")))
 
     @property
+    def own_measures(self) -> dict[str, dict[str, str]]:
+        """Title, meaning and path of the measures that are not the package's, by name."""
+        recorded = self.record.info.results.get("own_measures")
+        table = recorded if isinstance(recorded, dict) else {}
+        return {
+            str(name): {key: str(about.get(key, "")) for key in ("title", "meaning", "path")}
+            for name, about in table.items()
+            if isinstance(about, dict)
+        }
+
+    @property
     def data_use(self) -> DataUse | None:
         """Data use of the questions and of all data that the model was made from."""
         return tightest([self.record.info.data_use, model_use(self.run.folder)])

@@ -20,11 +20,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
-from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse, tighter_record
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
 from medunlearn.data.lineage import run_lineage, write_lineage
+from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
@@ -361,8 +362,37 @@ def drop_checkpoints(folder: Path) -> None:
 
 
 def folder_of(benchmark: Benchmark) -> str | None:
-    """Path of a benchmark, for ``run.json``; None for one in memory."""
+    """Path of a benchmark, for ``run.json``; None for one in memory.
+
+    It is absolute, for a run that is copied alone; :func:`find_benchmark` also finds one that moved with its run.
+    """
     return None if benchmark.folder is None else str(benchmark.folder.resolve())
+
+
+def find_benchmark(recorded: str | None, near: Path, fingerprint: str | None) -> Benchmark | None:
+    """The benchmark that a record names, known by its fingerprint: at its path, or beside a moved record.
+
+    Args:
+        recorded: path in the record; None for a benchmark in memory.
+        near: folder of the record.
+        fingerprint: recorded fingerprint; None: any benchmark.
+
+    Returns:
+        None if it is not there.
+    """
+    loaded: list[Benchmark] = []
+
+    def matches(folder: Path) -> bool:
+        if not (folder / MANIFEST).exists():
+            return False
+        with suppress(InputError):
+            benchmark = Benchmark.load(folder)
+            if fingerprint in (None, benchmark.fingerprint):
+                loaded.append(benchmark)
+                return True
+        return False
+
+    return loaded[0] if recorded is not None and find_moved(recorded, near, matches) else None
 
 
 def is_complete(folder: Path | None) -> bool:

@@ -23,9 +23,11 @@ from medunlearn.data.splits import Split
 from medunlearn.data.storage import read_frame, write_frame
 from medunlearn.errors import InputError
 from medunlearn.paper import paper_of
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import EPOCHS, Run
 
 FILE = "scores.parquet"
+ATTACKS = "attacks"
+"""Folder of a run's attacks."""
 COLUMNS = ("item", "subject", "measure", "value", "reason")
 LABELS = (
     *("run", "verb", "model", "role", "method", "seed", "split", "context"),
@@ -154,11 +156,16 @@ def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
         raise InputError(f"{path}: {error}") from error
 
 
-def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame:
-    """Every score below some run folders as one table, with the labels of run and record.
+def scores(
+    paths: Path | str | Run | Sequence[Path | str | Run], *, attacks: bool = False, epochs: bool = False
+) -> pd.DataFrame:
+    """The scores below some run folders as one table, with the labels of run and record.
 
     Args:
         paths: run folders, folders with run folders, or patterns (``"runs/*"``).
+        attacks: also those of attacks, which are of another model or another question: they have the label
+            ``attack``. A folder of attacks that is named itself is always read.
+        epochs: also those of a model after each of its epochs, with the label ``epoch``; likewise.
 
     Returns:
         The concatenated score tables, with ``run`` (folder), ``verb``, ``model`` (label), ``role``,
@@ -170,10 +177,14 @@ def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame
     """
     several = [paths] if isinstance(paths, (Path, str, Run)) else list(paths)
     folders = list(dict.fromkeys(folder for path in several for folder in _folders(path)))
-    files = dict.fromkeys(file for folder in folders for file in sorted(folder.rglob(FILE)))
+    unasked = {*(() if attacks else (ATTACKS,)), *(() if epochs else (EPOCHS,))}
+    found = {file: folder for folder in folders for file in sorted(folder.rglob(FILE))}
+    left_out = {name for file, folder in found.items() for name in unasked & {*file.relative_to(folder).parts}}
+    files = [file for file, folder in found.items() if not unasked & {*file.relative_to(folder).parts}]
     tables = [labelled(file.parent) for file in files if (file.parent / "run.json").exists()]
     if not tables:
-        raise InputError(f"There are no scores below {', '.join(map(str, folders))}.")
+        more = "".join(f" There are those of {name}: {name}=True." for name in sorted(left_out))
+        raise InputError(f"There are no scores below {', '.join(map(str, folders))}.{more}")
     table = pd.concat(tables, ignore_index=True)
     labels = [name for name in LABELS if name in table.columns]
     return table[[*COLUMNS, *labels, *(name for name in table.columns if name not in {*COLUMNS, *labels})]]

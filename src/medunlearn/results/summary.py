@@ -22,9 +22,11 @@ from medunlearn.statistics.bootstrap import REPLICATES, Statistic
 from medunlearn.statistics.intervals import UNIT, Array, Bounds, holm
 
 EVALUATION = ("side", "fold", "kind")
+"""Labels by which an evaluation is summarized, the kind rolled up."""
 NUMBERS = ("value", "low", "high", "n_scored", "n_unscored")
 """Columns of every stored summary."""
-"""Labels by which an evaluation is summarized, the kind rolled up."""
+EFFECTIVE = "n_effective"
+"""Column of the effective number of subjects; not in summaries of older versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,10 @@ def summarize(
 
         - the labels of ``by``, ``measure``;
         - ``value``, ``low``, ``high``: Float64 in the measure's unit; null if there is none. Fewer than five
-          subjects have no interval (:mod:`medunlearn.statistics.intervals`);
+          effective subjects have no interval (:mod:`medunlearn.statistics.intervals`);
         - ``n_scored``, ``n_unscored``: items; for a composite scored means scored on every part;
         - ``n_subjects``: subjects behind the value; for a composite those of the part with the fewest;
+        - ``n_effective``: Float64, how many subjects of equal size they count as; null without a value;
         - ``parts``: parts of a composite, comma-separated; "" for a measure;
         - ``replicates_dropped``: for a composite, draws without scored items, excluded from the interval.
 
@@ -96,7 +99,7 @@ def summarize(
             if line.columns:
                 estimate = resampled.estimate(line.columns, line.statistic, bounds=line.bounds)
                 row |= {name: getattr(estimate, name) for name in ("value", "low", "high", "replicates_dropped")}
-                row |= {"n_scored": estimate.n, "n_subjects": estimate.n_clusters}
+                row |= {"n_scored": estimate.n, "n_subjects": estimate.n_clusters, EFFECTIVE: estimate.n_effective}
                 row["n_unscored"] -= estimate.n
             rows.append(row)
     return _frame(rows, by, ("value", "low", "high"), ("n_scored", "n_unscored", "n_subjects"))
@@ -155,7 +158,7 @@ def compare(
           this one comparison (:class:`medunlearn.statistics.Estimate`); ``p_holm``: p corrected for all comparisons
           of the table. Float64, null if there is none;
         - ``n_pairs``: items scored in both; for a composite, on every part. ``n_dropped``: the group's other items;
-        - ``n_subjects``, ``parts``, ``replicates_dropped``: as in :func:`summarize`.
+        - ``n_subjects``, ``n_effective``, ``parts``, ``replicates_dropped``: as in :func:`summarize`.
 
     Raises:
         InputError: as :func:`summarize`; an item of ``against`` that ``scores`` lacks.
@@ -186,6 +189,7 @@ def compare(
                 gap = pairs.difference(line.columns, line.statistic, bounds=line.bounds)
                 row |= {name: getattr(gap, name) for name in ("low", "high", "p", "replicates_dropped")}
                 row |= {"difference": gap.value, "n_pairs": gap.n, "n_subjects": gap.n_clusters}
+                row[EFFECTIVE] = gap.n_effective
                 row["n_dropped"] -= gap.n
             rows.append(row)
     _correct(rows)
@@ -275,6 +279,7 @@ def _frame(
         columns[name] = pd.Series([row.get(name, 0) for row in rows], dtype="int64")
     columns["parts"] = pd.Series([row["parts"] for row in rows], dtype="str")
     columns["replicates_dropped"] = pd.Series([row.get("replicates_dropped", 0) for row in rows], dtype="int64")
+    columns[EFFECTIVE] = pd.array([row.get(EFFECTIVE) for row in rows], dtype="Float64")
     return pd.DataFrame(columns)
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.leftovers import LOCK, is_leftover
 from medunlearn.data.lineage import run_lineage
+from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.responses import SETTINGS, ResponseStore, responses_digest
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
@@ -23,20 +24,22 @@ from medunlearn.models.folders import (
     COPY,
     MODEL,
     RECORD,
+    base_place,
     chain,
     has_fingerprint,
     is_delta,
     model_folder,
-    read_manifest,
     recorded_files,
 )
 from medunlearn.models.model_files import RULE, RULE_1, WEIGHTS, covered_files, is_weights_or_code
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.record import NOT_ITS_OWN
-from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
+from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord, find_benchmark
 
 State = Literal["ok", "differs", "missing", "not complete", "not recorded", "not checked", "orphan"]
 KEYWORDS = "keywords"
+STUDIES = ("sweep.json", "tune.json")
+"""Records of folders with the runs of a study."""
 WRONG: frozenset[State] = frozenset({"differs", "missing"})
 
 
@@ -86,12 +89,20 @@ class Verification:
 
 
 def verify_runs(folders: Sequence[Path]) -> Verification:
-    """Check runs and the records below them against what was recorded.
+    """Check runs and the records below them against what was recorded; of a sweep or a tuning each of its runs.
 
     Raises:
         InputError: a folder has no run, or an unfinished one.
     """
-    return Verification(tuple(check for folder in folders for check in _run_checks(Run.open(folder))))
+    runs = [run for folder in folders for run in _runs_of(folder)]
+    return Verification(tuple(check for run in runs for check in _run_checks(run)))
+
+
+def _runs_of(folder: Path) -> list[Run]:
+    """The run in a folder, or those of a study; one that was killed is checked as far as it is recorded."""
+    if (folder / RECORD).exists() or not any((folder / name).exists() for name in STUDIES):
+        return [Run.open(folder)]
+    return [Run(path.parent, RunRecord.read(path.parent)) for path in sorted(folder.glob(f"*/{RECORD}"))]
 
 
 def _run_checks(run: Run) -> Iterator[Check]:
@@ -167,7 +178,7 @@ def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
 
 
 def _base(folder: Path, model: Path, record: RunRecord) -> Check:
-    base = str(model / read_manifest(model).base)
+    base = str(base_place(model))
     try:
         chain(model, reread=True, oldest_rule=_oldest_rule(record))
     except MedunlearnError as error:
@@ -204,7 +215,7 @@ def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
     for part in (source, *([source["base"]] if "base" in source else [])):
         pointer = folder / (BASE if part is not source else MODEL)
         refers = is_delta(pointer) and not record.config.get("copy_weights")
-        where = pointer / read_manifest(pointer).base if refers else Path(part["folder"])
+        where = base_place(pointer) if refers else Path(part["folder"])
         for name, facts in part["files"].items():
             check = _compare_hash(folder, "source", where / name, facts["sha256"])
             if check.state in WRONG and not refers:
@@ -216,15 +227,16 @@ def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
 def _benchmark(folder: Path, where: str | None, fingerprint: str) -> Check:
     if where is None:
         return Check(folder, "benchmark", fingerprint[:12], "not recorded", "its folder was not written down")
-    if not (Path(where) / MANIFEST).exists():
+    if (benchmark := find_benchmark(where, folder, fingerprint)) is not None:
+        return Check(folder, "benchmark", str(benchmark.folder), "ok")
+    other = find_moved(where, folder, lambda place: (place / MANIFEST).exists())
+    if other is None:
         return Check(folder, "benchmark", where, "missing", "move it back, or build it again")
     try:
-        now = Benchmark.load(where).fingerprint
+        Benchmark.load(other)
     except InputError as error:
-        return Check(folder, "benchmark", where, "differs", str(error))
-    if now != fingerprint:
-        return Check(folder, "benchmark", where, "differs", "another benchmark than the run's")
-    return Check(folder, "benchmark", where, "ok")
+        return Check(folder, "benchmark", str(other), "differs", str(error))
+    return Check(folder, "benchmark", str(other), "differs", "another benchmark than the run's")
 
 
 def _oldest_rule(record: RunRecord) -> int:
@@ -235,24 +247,24 @@ def _oldest_rule(record: RunRecord) -> int:
 def _identical(folder: Path, what: str, model: str, record: RunRecord, name: str) -> Check:
     """Compare a model named by a run with its recorded fingerprint, ``name`` of its inputs."""
     identity = record.inputs.get(name)
-    where = model_folder(_locate(folder, model))
-    if not Path(where).is_dir():
-        if identity == model:
-            return Check(folder, what, model, "not checked", "made in memory, or of a hub")
-        return Check(folder, what, model, "missing", "it is not where it was; only a delta needs it to be loaded")
-    try:
-        is_same = has_fingerprint(Path(where), str(identity), {}, _oldest_rule(record))
-    except (InputError, OSError) as error:
-        return Check(folder, what, model, "differs", str(error))
-    if not is_same:
-        return Check(folder, what, model, "differs", "another model than the one that the run recorded")
-    return Check(folder, what, model, "ok")
+    if identity == model:
+        return Check(folder, what, model, "not checked", "made in memory, or of a hub")
+    problems: list[str] = []
 
+    def is_same(place: Path) -> bool:
+        try:
+            if has_fingerprint(Path(model_folder(place)), str(identity), {}, _oldest_rule(record)):
+                return True
+            problems.append("another model than the one that the run recorded")
+        except (InputError, OSError) as error:
+            problems.append(str(error))
+        return False
 
-def _locate(folder: Path, model: str) -> str:
-    """A folder at its recorded path, or next to the run if both were moved."""
-    moved = folder.parent / Path(model).name
-    return str(moved) if not Path(model).exists() and moved.exists() else model
+    if find_moved(model, folder, is_same) is not None:
+        return Check(folder, what, model, "ok")
+    if problems:
+        return Check(folder, what, model, "differs", problems[0])
+    return Check(folder, what, model, "missing", "it is not where it was; only a delta needs it to be loaded")
 
 
 def _responses(run: Run, folder: Path, record: RunRecord) -> Iterator[Check]:

@@ -20,14 +20,15 @@ from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.statistics.intervals import (
     LEVEL,
-    MIN_SUBJECTS,
     UNBOUNDED,
     UNIT,
     Array,
     Bounds,
     Estimate,
+    effective_subjects,
     from_draws,
     mean_over_subjects,
+    too_few,
 )
 
 Statistic = Callable[[Array], Array]
@@ -102,19 +103,23 @@ class Resampled:
         else:
             draws = usable(self.draws[:, places], statistic)
             dropped = len(self.draws) - len(draws)
-            uncertainty = from_draws(value, draws, n_clusters, bounds or UNBOUNDED)
+            uncertainty = from_draws(value, draws, n_clusters, bounds or UNBOUNDED, self.n_effective(places))
         return Estimate.of(value, uncertainty, n, n_clusters, dropped, level)
+
+    def n_effective(self, columns: Sequence[int]) -> float:
+        """Effective number of clusters of some columns: of that with the fewest."""
+        return float(effective_subjects(self.counts[:, list(columns)]).min())
 
     def share(self, part: int, whole: Sequence[int], *, level: float = LEVEL) -> Estimate:
         """Sum of one column over the sum of others that contain it, 0-1, with its interval.
 
         ``n`` and ``n_clusters`` are of the denominator: its sum, and the clusters where it is above 0. With fewer
-        than five of these there is no interval.
+        than five of these, effectively, there is no interval.
         """
         share = self.estimate([part, *whole], ratio, bounds=UNIT, level=level)
         sizes = self.sums[:, list(whole)].sum(axis=1)
         n_clusters = int((sizes > 0).sum())
-        if n_clusters < MIN_SUBJECTS:
+        if too_few(min(n_clusters, float(effective_subjects(sizes)))):
             share = replace(share, low=None, high=None, uncertainty=None)
         return replace(share, n=int(sizes.sum()), n_clusters=n_clusters)
 
@@ -214,7 +219,14 @@ def resample_together(
 
 
 def pool_seeds(
-    points: Array, draws: Array, subjects: int, *, bounds: Bounds = UNBOUNDED, seed: int = 0, level: float = LEVEL
+    points: Array,
+    draws: Array,
+    subjects: int,
+    *,
+    effective: float | None = None,
+    bounds: Bounds = UNBOUNDED,
+    seed: int = 0,
+    level: float = LEVEL,
 ) -> Estimate:
     """The mean over training seeds, with an interval over subjects and seeds.
 
@@ -227,6 +239,7 @@ def pool_seeds(
         draws: number of each replicate, shape [B, seeds], with all seeds under the same draw of subjects; NaN for
             none.
         subjects: number of subjects.
+        effective: effective number of subjects; None for ``subjects``.
         bounds: range of the number.
 
     Returns:
@@ -238,7 +251,7 @@ def pool_seeds(
     if len(points) > 1:
         picked = generator("seed bootstrap", seed).integers(len(points), size=(len(draws), len(points)))
         complete = np.take_along_axis(complete, picked[: len(complete)], axis=1)
-    uncertainty = from_draws(float(points.mean()), complete.mean(axis=1), subjects, bounds)
+    uncertainty = from_draws(float(points.mean()), complete.mean(axis=1), subjects, bounds, effective)
     dropped = len(draws) - len(complete)
     return Estimate.of(uncertainty.value, uncertainty, len(points), subjects, dropped, level)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.statistics.bootstrap import REPLICATES, cluster_codes, times_drawn
-from medunlearn.statistics.intervals import LEVEL, UNBOUNDED, UNIT, Array, Estimate, from_draws
+from medunlearn.statistics.intervals import LEVEL, UNBOUNDED, UNIT, Array, Estimate, effective_subjects, from_draws
 
 Flags = npt.NDArray[np.bool_]
 Measure = Callable[[Array, Array], Array]
@@ -125,7 +125,8 @@ class RocSample:
         if not np.isfinite(value):
             return Estimate(None, None, None, n, fewest)
         gaps = gaps[np.isfinite(gaps)]
-        uncertainty = from_draws(float(value), gaps, fewest, UNBOUNDED if relative else (-1.0, 1.0))
+        bounds = UNBOUNDED if relative else (-1.0, 1.0)
+        uncertainty = from_draws(float(value), gaps, fewest, bounds, self._effective(~lonely))
         return Estimate.of(float(value), uncertainty, n, fewest, self.replicates - len(gaps), self.level)
 
     @cached_property
@@ -157,6 +158,12 @@ class RocSample:
         codes = self._codes[0]
         return min(len(np.unique(codes[scored & side])) for side in (self._flags, ~self._flags))
 
+    def _effective(self, scored: Flags) -> float:
+        """Effective number of clusters of scored members or of scored non-members, whichever is smaller."""
+        codes = self._codes[0]
+        records = (np.bincount(codes[scored & side]).astype(np.float64) for side in (self._flags, ~self._flags))
+        return min(float(effective_subjects(counts)) for counts in records)
+
     def _estimate(self, scores: npt.ArrayLike, measure: Measure) -> Estimate:
         values, _ = _check_scores(scores, self.members)
         scored = ~np.isnan(values)
@@ -165,7 +172,7 @@ class RocSample:
             return Estimate(None, None, None, n, fewest)
         value, draws = self._values(values, measure)
         draws = draws[np.isfinite(draws)]
-        uncertainty = from_draws(value, draws, fewest, UNIT)
+        uncertainty = from_draws(value, draws, fewest, UNIT, self._effective(scored))
         return Estimate.of(value, uncertainty, n, fewest, self.replicates - len(draws), self.level)
 
     def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:

@@ -16,13 +16,13 @@ from medunlearn.data.lineage import LINEAGE, Lineage, read_lineage, write_lineag
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import (
+    base_place,
     fingerprint,
     has_fingerprint,
     is_adapter,
     is_delta,
     is_reference,
     model_folder,
-    read_manifest,
     stored_weights,
     telling_files,
 )
@@ -143,7 +143,7 @@ def _move(scratch: Path, out: Path, source: Path, lineage: Lineage) -> None:
 def _whole_folder(folder: Path) -> Path | None:
     """The folder of a model, if it is a full one; None if it consists of several."""
     while is_reference(folder):
-        folder = folder / read_manifest(folder).base
+        folder = base_place(folder)
     return None if is_delta(folder) or is_adapter(folder) else folder
 
 

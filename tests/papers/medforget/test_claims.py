@@ -44,8 +44,9 @@ def verdicts(results: LevelResults) -> dict[str, str]:
 
 def test_the_papers_pattern_holds(results: LevelResults) -> None:
     claims = by_name(results)
-    # Of five to eight patients without a difference between them the smallest effects stay open.
-    assert verdicts(results) == dict.fromkeys(LEVEL_CASES, "holds") | {"hierarchy": "open"}
+    # Of five to eight patients without a difference between them the smallest effects stay open; so few do not show
+    # that a target of 0.95 is above 0.9, since one other in three may not be memorized.
+    assert verdicts(results) == dict.fromkeys(LEVEL_CASES, "holds") | {"hierarchy": "open", "memorized": "open"}
     assert {case.verdict for case in claims["hierarchy"].cases} == {"holds", "open"}
     # Three measures; those of reconstruction at two levels, of rephrased at four.
     assert [len(claims[name].cases) for name in list(CASES)[1:6]] == [12, 3, 3, 6, 12]
@@ -93,7 +94,7 @@ def test_one_training_seed_or_nineteen_documents_decide_nothing(results: LevelRe
             pairs = [
                 (old, new) for old, new in zip(before.cases, after.cases, strict=True) if old.verdict == "holds"
             ]
-            assert pairs
+            assert pairs or before.name == "memorized"
             assert all(new.says.startswith(reason) and old.says in new.says for old, new in pairs)
 
 

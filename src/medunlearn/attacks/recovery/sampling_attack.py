@@ -14,7 +14,7 @@ from medunlearn.attacks.recovery.recovery_interface import VariantScores, rows_o
 from medunlearn.data.facts import facts_said
 from medunlearn.data.records import Question
 from medunlearn.generation.decodings import Decoding
-from medunlearn.metrics.text import rouge_l_recalls
+from medunlearn.metrics.text import rouge_l_recalls, why_unread
 from medunlearn.statistics.best_of import any_of, best_of, extraction_probability, sample_numbers
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def _of_samples(
     (*tokens, _) = responses[0].answer_log_probs or (0.0,)
     scored = [value for value in recalls if value is not None]
     for k in attack.numbers:
-        yield k, _row("rouge_l", best_of(scored, k) if scored else None, NO_ANSWER)
+        unread = why_unread(question.answer) or NO_ANSWER
+        yield k, _row("rouge_l", best_of(scored, k) if scored else None, unread)
         shares = [any_of(count, len(texts), k) for count in hits]
         yield k, _row("facts_said", sum(shares) / len(shares), "")
         yield k, _row("extraction", extraction_probability(sum(tokens), k) if tokens else None, NO_ANSWER)

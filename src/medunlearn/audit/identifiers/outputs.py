@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,6 +13,7 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, PROBES, RESPONSES, Key, stored_responses
 from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in
+from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError, ModelError, SourceError, UnknownNameError
@@ -113,12 +115,17 @@ def response_tokens(folder: Path) -> ResponseTokens | None:
     if results.get("unit", {}).get("noun") == "words":
         return ResponseTokens(WordsUnit())
     source = config.get("tokenizer") or results.get("model", {}).get("source")
-    if not source or not Path(source).exists():
+    identity = info.get("inputs", {}).get("unit")
+
+    def is_same(place: Path) -> bool:
+        with suppress(ModelError):
+            return identity in (None, tokenizer_in(place).fingerprint)
+        return False
+
+    place = find_moved(source, folder, is_same) if source else None
+    if place is None:
         return None
-    try:
-        unit = tokenizer_in(source)
-    except ModelError:
-        return None
+    unit = tokenizer_in(place)
     tokens = ((key, response.response_tokens) for key, response in stored_responses(folder).items())
     return ResponseTokens(unit, {key: ids for key, ids in tokens if ids})
 

@@ -43,10 +43,12 @@ from medunlearn.config import check
 from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, recorded_use, tightest, use_of_file
+from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.records import Record
 from medunlearn.data.storage import make_folder, read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.progress import progress
+from medunlearn.results.runs import find_benchmark
 
 FILE = "identifiers.json"
 FINDINGS, PARTS = "findings.parquet", ".findings"
@@ -138,9 +140,12 @@ class IdentifierSearch:
         if not (folder / FILE).exists():
             raise InputError(f"{folder} holds no findings. `medunlearn audit identifiers find` makes them.")
         info = read_json(folder / FILE)
-        records = Path(info["records"]) if info["records"] else None
-        settings = check(IdentifierSettings, info["settings"])
-        return read_source(Path(info["said"]), records, settings, folder, quiet=True).run()
+        settings, records, identity = check(IdentifierSettings, info["settings"]), None, info.get("benchmark")
+        if info["records"]:
+            benchmark = find_benchmark(info["records"], folder, identity)
+            records = Path(info["records"]) if benchmark is None else benchmark.folder
+        source = find_moved(info["said"], folder) or Path(info["said"])
+        return read_source(source, records, settings, folder, quiet=True).run()
 
     def run(self, judge: AuditJudge | None = None) -> IdentifierSearch:
         """Compute and save the tables.
@@ -335,6 +340,7 @@ def read_source(
     source_use = use_of_file(source, recorded_use(source))
     data_use = use_of_file(folder, tightest([source_use, None if benchmark is None else benchmark.data_use]))
     origin = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
+    origin["benchmark"] = None if benchmark is None else benchmark.fingerprint
     rows, options = list(by_id.values()), {"show_text": show_text, "quiet": quiet}
     return IdentifierSearch(outputs, rows, subjects, settings, folder, tokens, data_use, origin, **options)
 

@@ -312,9 +312,10 @@ def _pool_seeds(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Seq
     pairs = [cells[seed].numbers(term.measure, parts) for seed in seeds]
     points = np.array([point for point, _ in pairs], dtype=np.float64)
     subjects = min(cells[seed].n_subjects(parts) for seed in seeds)
+    effective = min(cells[seed].n_effective(parts) for seed in seeds)
     bounds = cells[seeds[0]].bounds(term.measure, parts)
     draws = np.column_stack([replicates for _, replicates in pairs])
-    pooled = pool_seeds(points, draws, subjects, bounds=bounds, seed=sweep.seed)
+    pooled = pool_seeds(points, draws, subjects, effective=effective, bounds=bounds, seed=sweep.seed)
     by_seed = () if pooled.value is None else tuple(points.tolist())
     return {"value": pooled.value, "low": pooled.low, "high": pooled.high, "by_seed": by_seed}
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from medunlearn.metrics.judged import GEN_SCORE, NOT_JUDGED, ROUGE_SHARE, score_gen
 from medunlearn.metrics.measure import Item, Measure, PerItem, Score
-from medunlearn.metrics.text import rouge_l_f
+from medunlearn.metrics.text import OTHER_SCRIPT, rouge_l_f, why_unread
 
 CODE = "MedForget's code"
 
 
 def _score_match(item: Item) -> Score:
+    if why_unread(item.reference) == OTHER_SCRIPT:
+        return Score.unscored(OTHER_SCRIPT)
     return Score(float(rouge_l_f(item.response or "", item.reference) == 1.0))
 
 

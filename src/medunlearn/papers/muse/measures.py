@@ -8,7 +8,7 @@ from functools import partial
 from rapidfuzz.distance import LCSseq
 
 from medunlearn.metrics.measure import Item, Measure, PerItem, Score
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, why_unread
 
 _WORD = re.compile("[a-z0-9]+")
 _NEXT_QUESTION = re.compile("\n\n|\nQuestion|Question:")
@@ -30,6 +30,8 @@ def muse_rouge_l(response: str, reference: str, *, cut: bool) -> float | None:
 
 
 def _score(item: Item, *, cut: bool) -> Score:
+    if reason := why_unread(item.reference):
+        return Score.unscored(reason)
     value = muse_rouge_l(item.response or "", item.reference, cut=cut)
     return Score.unscored(NO_REFERENCE_TOKEN) if value is None else Score(value)
 

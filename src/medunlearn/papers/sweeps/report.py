@@ -34,7 +34,7 @@ from medunlearn.reports.json import plain
 from medunlearn.reports.provenance import provenance_data, provenance_section, undecided, without_drawn
 from medunlearn.reports.unlearning import judged_section
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import Run
+from medunlearn.results.runs import Run, find_benchmark
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.judge_stage import judged_runs
 from medunlearn.study.report.gather_ratings import panel_part
@@ -200,7 +200,7 @@ def folder_report(
     evaluated, trials = settings.get("evaluate") or {}, (info.get("search") or {}).get("tried")
     return sweep_report(
         models,
-        benchmark if benchmark is not None else Benchmark.load(_benchmark_folder(folder, settings)),
+        benchmark if benchmark is not None else _benchmark(folder, settings, models),
         title=title or str(info.get("name") or "Sweep"),
         missing=[(str(cell["name"]), str(cell.get("reason"))) for cell in cells if cell.get("status") in _LOST],
         search=pd.DataFrame(trials) if trials else None,
@@ -215,14 +215,17 @@ def _inside(folder: Path, recorded: str) -> Path:
     """A cell's recorded folder, or the corresponding one if the sweep's folder was moved."""
     path = Path(recorded)
     moved = (folder.joinpath(*path.parts[place:]) for place in range(1, len(path.parts)))
-    return next((place for place in (path, *moved) if place.exists()), path)
+    return next((place for place in (*moved, path) if place.exists()), path)
 
 
-def _benchmark_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
-    benchmark_folder = (settings.get("benchmark") or {}).get("folder")
-    if benchmark_folder:
-        return Path(benchmark_folder)
+def _benchmark(folder: Path, settings: Mapping[str, Any], models: Sequence[Evaluated]) -> Benchmark:
+    """The benchmark that the sweep's models were asked about, by its fingerprint."""
+    recorded = (settings.get("benchmark") or {}).get("folder")
+    if recorded:
+        asked = next((model.record.info.benchmark for model in models), None)
+        benchmark = find_benchmark(str(recorded), folder, asked)
+        return benchmark if benchmark is not None else Benchmark.load(Path(recorded))
     built = sorted(path.parent for path in folder.glob("bench-*/benchmark.yaml"))
     if len(built) != 1:
         raise InputError(f"{folder} holds {len(built)} benchmarks. Name the sweep's own: --benchmark.")
-    return built[0]
+    return Benchmark.load(built[0])

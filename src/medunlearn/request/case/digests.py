@@ -14,12 +14,12 @@ from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import (
     adapter_base,
+    base_place,
     fingerprint,
     fingerprinted,
     is_adapter,
     is_delta,
     model_folder,
-    read_manifest,
     refuse_irregular,
 )
 from medunlearn.models.model_files import RULE
@@ -71,7 +71,7 @@ def base_folder(folder: Path) -> Path | None:
     if is_adapter(folder):
         base = Path(adapter_base(folder))
         return base if base.is_dir() else None
-    return folder / read_manifest(folder).base if is_delta(folder) else None
+    return base_place(folder) if is_delta(folder) else None
 
 
 def _facts(path: Path) -> dict[str, Any]:

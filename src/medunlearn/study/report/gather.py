@@ -259,12 +259,15 @@ def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Exa
 def metric_meanings(models: Sequence[Evaluated]) -> dict[str, tuple[str, str]]:
     """A metric's or composite's name -> title, and meaning with range and direction.
 
-    The leakage score's title names the extractor of its keywords.
+    Measures from elsewhere have the words that their runs recorded. The leakage score's title names the extractor
+    of its keywords.
     """
     metrics = installed_metrics()
     if by := extractor_words({model.extractor for model in models} - {""}):
         metrics[LEAKAGE.name] = replace(LEAKAGE, title=f"{LEAKAGE.title}, {by}")
+    elsewhere = {name: about for model in models for name, about in model.own_measures.items()}
     return {
+        **{name: (about["title"] or name, about["meaning"]) for name, about in elsewhere.items()},
         **{name: (metric.title, metric.meaning) for name, metric in metrics.items()},
         **{composite.name: (composite.title, composite.meaning) for composite in COMPOSITES},
         DEGRADATION_SCORE.name: (DEGRADATION_SCORE.title, DEGRADATION_SCORE.meaning),
