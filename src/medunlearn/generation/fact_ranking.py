@@ -15,8 +15,11 @@ from medunlearn.data.fact_ranks import (
     AFTER,
     AT_ONCE,
     IN_RECORD,
+    VOCABULARY,
     FactRank,
     Facts,
+    comparable,
+    draws_of,
     ranks_of,
     sample_of,
     stored_ranks,
@@ -41,6 +44,8 @@ from medunlearn.models.sequences import (
     record_sequences,
 )
 
+ANY_LENGTH = ("statement", "option", "note")
+"""Kinds of facts whose alternatives may take any number of tokens; values take as many as the true one."""
 Branches = Callable[[str, Fact, Alternatives], list[list[TokenSequence]]]
 """Sequences of each text of a fact, by the id of its question or record: the true one first."""
 
@@ -64,6 +69,18 @@ class RankSequences:
     max_length: int | None = None
     pictures: SequenceImages | None = None
     memo: TextMemo | None = None
+
+    def comparable(self, text: str, fact: Fact, alternatives: Alternatives) -> Alternatives:
+        """The alternatives of a value that take as many tokens (:func:`medunlearn.data.fact_ranks.comparable`)."""
+        behind = len(text) - fact.end
+        own = [other[fact.start : len(other) - behind] for other in alternatives.texts]
+        values = [*dict.fromkeys((fact.of(text), *own, *alternatives.reserve))]
+        begin, end = max(text.rfind(" ", 0, fact.start), 0), text.find(" ", fact.end)
+        rest = text[fact.end : None if end < 0 else end]
+        texts = [text[begin : fact.start] + value + rest for value in values]
+        tokens = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        lengths = {value: len(ids) for value, ids in zip(values, tokens, strict=True)}
+        return comparable(text, fact, alternatives, lengths)
 
     def of_answer(self, question: Question, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
         """The question with each text of its answer as a branch."""
@@ -237,7 +254,8 @@ def at_once(facts: Iterable[tuple[Fact, Alternatives]], batch_size: int) -> int:
 class FactRanker:
     """Ranks facts by one model; ranks in its store are not computed again.
 
-    The store keeps a fact's log-likelihoods, the true value's first, as a response without text.
+    The store keeps a fact's log-likelihoods, the true value's first, as a response without text; instead of tokens
+    how often each value was drawn, the true one first. A fact that is not comparable has the reason as text.
 
     Attributes:
         sequences: token sequences of the facts.
@@ -265,12 +283,13 @@ class FactRanker:
             advance: called with the number of questions done since the last call, stored ones included.
         """
         by_id = {question.question_id: question for question in questions}
+        texts = {key: question.answer for key, question in by_id.items()}
 
         def branches(key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
             return self.sequences.of_answer(by_id[key], fact, alternatives)
 
         own = {key: facts[key] for key in by_id}
-        return self._rank(own, branches, variant or self.sequences.rendering.context, advance)
+        return self._rank(own, texts, branches, variant or self.sequences.rendering.context, advance)
 
     def in_records(
         self, facts: Mapping[str, Facts], *, advance: Callable[[int], None] = lambda count: None
@@ -281,10 +300,16 @@ class FactRanker:
             facts: facts of each record.
             advance: called with the number of records done since the last call.
         """
-        return self._rank(facts, self.sequences.in_record, IN_RECORD, advance)
+        texts = {key: self.sequences.records[key].text for key in facts}
+        return self._rank(facts, texts, self.sequences.in_record, IN_RECORD, advance)
 
     def _rank(
-        self, facts: Mapping[str, Facts], branches: Branches, variant: str, advance: Callable[[int], None]
+        self,
+        facts: Mapping[str, Facts],
+        texts: Mapping[str, str],
+        branches: Branches,
+        variant: str,
+        advance: Callable[[int], None],
     ) -> dict[str, list[FactRank]]:
         ranks = stored_ranks(facts, self.store.read(), variant)
         advance(len(ranks))
@@ -295,25 +320,58 @@ class FactRanker:
             count = sum(1 + len(alternatives.texts) for own in batch.values() for _, alternatives in own)
             # A few passes, which is what a crash may cost.
             if count >= 4 * AT_ONCE * self.batch_size or place == len(missing) - 1:
-                ranks |= self._rate(batch, branches, variant)
+                ranks |= self._rate(batch, texts, branches, variant)
                 advance(len(batch))
                 batch = {}
         return {key: ranks[key] for key in facts}
 
-    def _rate(self, facts: Mapping[str, Facts], branches: Branches, variant: str) -> dict[str, list[FactRank]]:
+    def _rate(
+        self, facts: Mapping[str, Facts], texts: Mapping[str, str], branches: Branches, variant: str
+    ) -> dict[str, list[FactRank]]:
         """Compute the ranks of a batch of texts and store their likelihoods."""
-        rated = [(key, fact, alternatives) for key, own in facts.items() for fact, alternatives in own]
-        rated = [entry for entry in rated if entry[2].texts]
-        texts = [branches(*entry) for entry in rated]
-        sequences = [piece for of_fact in texts for pieces in of_fact for piece in pieces]
-        size = at_once(((fact, alternatives) for _, fact, alternatives in rated), self.batch_size)
+        rated = [
+            self._branched(key, texts[key], fact, alternatives, branches)
+            for key, own in facts.items()
+            for fact, alternatives in own
+            if alternatives.texts
+        ]
+        sequences = [piece for fact in rated for pieces in fact.branches for piece in pieces]
+        size = at_once(((fact.fact, fact.alternatives) for fact in rated), self.batch_size)
         scores = iter(score_answers(self.language_model, sequences, batch_size=size))
         responses = []
-        for (key, fact, _), of_fact in zip(rated, texts, strict=True):
-            sums = [math.fsum(part for _ in pieces for part in next(scores).log_probs) for pieces in of_fact]
+        for fact in rated:
+            sums = [math.fsum(part for _ in pieces for part in next(scores).log_probs) for pieces in fact.branches]
             # As the store keeps them, so that ranks are the same when they are read again.
             likelihoods = tuple(float(np.float32(value)) for value in sums)
-            responses.append(Response(key, variant, sample_of(fact), "", (), True, likelihoods))
+            draws = draws_of(fact.alternatives) if likelihoods else ()
+            reason = fact.alternatives.reason if not likelihoods else None
+            sample = sample_of(fact.fact)
+            responses.append(Response(fact.key, variant, sample, reason or "", draws, True, likelihoods))
         self.store.add(responses)
         stored = {(response.question_id, response.variant, response.sample): response for response in responses}
         return {key: ranks_of(key, own, stored, variant) or [] for key, own in facts.items()}
+
+    def _branched(
+        self, key: str, text: str, fact: Fact, alternatives: Alternatives, branches: Branches
+    ) -> _BranchedFact:
+        """A fact with the branches that the tokenizer makes comparable."""
+        if fact.kind in ANY_LENGTH:
+            sequences = branches(key, fact, alternatives)
+            own, *others = (sum(len(piece.ids) for piece in pieces) for pieces in sequences)
+            if fact.kind != "option" and own < min(others):
+                return _BranchedFact(key, fact, Alternatives((), VOCABULARY), ())
+            return _BranchedFact(key, fact, alternatives, sequences)
+        alternatives = self.sequences.comparable(text, fact, alternatives)
+        if not alternatives.texts:
+            return _BranchedFact(key, fact, alternatives, ())
+        return _BranchedFact(key, fact, alternatives, branches(key, fact, alternatives))
+
+
+@dataclass(frozen=True)
+class _BranchedFact:
+    """A fact, its comparable alternatives, and their sequences, the true one first; none with a reason."""
+
+    key: str
+    fact: Fact
+    alternatives: Alternatives
+    branches: Sequence[Sequence[TokenSequence]]
