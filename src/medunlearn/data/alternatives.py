@@ -127,14 +127,14 @@ class AlternativePool:
     ) -> Alternatives:
         subject, true = record.groups[self.subject_level], fact.of(text)
         values = self._identified[fact.type] if fact.type else {}
-        if values.get(true, {subject}) - {subject}:
-            return Alternatives((), f"{SHARED}: another subject's text says the same")
         others = [value for value, subjects in values.items() if subjects - {subject}]
         follows = FOLLOWS if follows_from_birth(before, text, fact, birth_dates(record)) else None
         if fact.kind == "number":
             return self._of_number(text, fact, subject, rng, follows)
         if fact.kind == "date":
             return self._of_date(text, fact, subject, rng, follows)
+        if values.get(true, {subject}) - {subject}:
+            return Alternatives((), f"{SHARED}: another subject's text says the same")
         if fact.kind == "name":
             inexact = None if len(others) >= ENOUGH else FEW_OTHERS
             return self._collect(text, fact, names_like(true, self._names, rng, self.count), inexact)
@@ -261,7 +261,8 @@ class AlternativePool:
 
     @cached_property
     def _names(self) -> list[str]:
-        return [name for kind in NAMES for name in self._identified[kind]]
+        """Names as often as subjects have them."""
+        return [name for kind in NAMES for name, subjects in self._identified[kind].items() for _ in subjects]
 
     @cached_property
     def _answers(self) -> Mapping[tuple[str, str], list[Question]]:

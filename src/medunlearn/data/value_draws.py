@@ -7,7 +7,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import date
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -26,6 +26,8 @@ USUAL = 0.2
 TRIES = 40
 """Draws for each alternative that is wanted."""
 _WIDEST = 3.0
+_LOOK = 400
+"""Draws that show whether enough of them are values that nobody has."""
 _SHARED = 0.9
 """Share of codes that must share their beginning with another for it to be kept."""
 _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
@@ -99,7 +101,8 @@ def draw_alike(true: T, others: Sequence[T], smoothed: Iterable[T], rng: np.rand
     """Values that others share if another subject shares the true one, else values that nobody has.
 
     A model that saw the others' texts has seen a shared value and no value of one subject alone; so both are
-    compared with values of which the same is true. The true value may be drawn.
+    compared with values of which the same is true. Where these are too few, with all values that others have, or
+    with all draws. The true value may be drawn.
 
     Args:
         others: one value for each other subject.
@@ -107,11 +110,15 @@ def draw_alike(true: T, others: Sequence[T], smoothed: Iterable[T], rng: np.rand
     """
     counts = Counter([true, *others])
     if counts[true] == 1:
-        yield from (value for value in smoothed if value == true or value not in counts)
+        draws = iter(smoothed)
+        first = list(islice(draws, _LOOK))
+        only = len({*first} - {*others, true}) >= FEWEST
+        yield from (value for value in chain(first, draws) if value == true or not only or value not in counts)
         return
     shared = [value for value in others if counts[value] > 1]
+    values = shared if len({*shared} - {true}) >= FEWEST else others
     while True:
-        yield shared[int(rng.integers(len(shared)))]
+        yield values[int(rng.integers(len(values)))]
 
 
 def _smoothed_bootstrap(
