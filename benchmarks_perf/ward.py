@@ -1,8 +1,8 @@
 """An invented ward whose values are as unevenly spread as real ones, and a reader who knows all but the patient.
 
-Names are drawn from lists by Zipf's law, telephone numbers have one of three area codes, record numbers begin with a
-year, admissions lie in half a year, discharges follow within two weeks, ages go with birth dates, and sodium hardly
-varies. The reader is a model of letters (interpolated n-grams, Witten & Bell 1991): it learns such rules from few
+Names are drawn from lists by Zipf's law, telephone numbers have one of three area codes, record numbers begin with
+a year, admissions lie in half a year, discharges follow within two weeks, ages go with birth dates, and sodium
+hardly varies. The reader is a model of letters (interpolated n-grams, Witten & Bell 1991): it learns such rules from few
 notes, and never saw the patient's.
 """
 
@@ -19,12 +19,14 @@ import numpy as np
 from medunlearn.data.records import Identifier, Record
 
 GIVEN = (
-    "Maria Anna Jose Elena Peter Paul Laura Sofia Jonas Emma Lukas Clara Felix Nora Simon Alma Oskar Ida Viktor Greta"
-).split()
+    *("Maria", "Anna", "Jose", "Elena", "Peter", "Paul", "Laura", "Sofia", "Jonas", "Emma"),
+    *("Lukas", "Clara", "Felix", "Nora", "Simon", "Alma", "Oskar", "Ida", "Viktor", "Greta"),
+)
 FAMILY = (
-    "Garcia Muller Silva Novak Rossi Weber Costa Larsen Moreau Keller Santos Fischer Lopez Berg Ricci Horvat Dubois "
-    "Lind Kovac Jensen Marin Vogel Ferrari Blanc Nilsson Petrov Duarte Hofer Bianchi Leroy"
-).split()
+    *("Garcia", "Muller", "Silva", "Novak", "Rossi", "Weber", "Costa", "Larsen", "Moreau", "Keller"),
+    *("Santos", "Fischer", "Lopez", "Berg", "Ricci", "Horvat", "Dubois", "Lind", "Kovac", "Jensen"),
+    *("Marin", "Vogel", "Ferrari", "Blanc", "Nilsson", "Petrov", "Duarte", "Hofer", "Bianchi", "Leroy"),
+)
 T = TypeVar("T")
 AREAS = ("617", "508", "781")
 
@@ -41,7 +43,8 @@ def _note(place: int, rng: np.random.Generator) -> Record:
     left = admitted + timedelta(days=1 + int(rng.integers(14)))
     born = date(1930, 1, 1) + timedelta(days=int(rng.integers(70 * 365)))
     number = f"MRN-{2015 + int(rng.integers(8))}-{int(rng.integers(100_000)):05d}"
-    phone = f"{AREAS[int(rng.choice(3, p=(0.6, 0.3, 0.1)))]}-{int(rng.integers(200, 1000))}-{int(rng.integers(10_000)):04d}"
+    area = AREAS[int(rng.choice(3, p=(0.6, 0.3, 0.1)))]
+    phone = f"{area}-{int(rng.integers(200, 1000))}-{int(rng.integers(10_000)):04d}"
     age = (admitted - born).days // 365
     text = (
         f"{name}, {number}, born {born}, phone {phone}. Admitted on {admitted}, discharged on {left}. "
