@@ -2,8 +2,8 @@
 
 Names are drawn from lists by Zipf's law, telephone numbers have one of three area codes, record numbers begin with
 a year, admissions lie in half a year, discharges follow within two weeks, ages go with birth dates, and sodium
-hardly varies. The reader is a model of letters (interpolated n-grams, Witten & Bell 1991): it learns such rules from few
-notes, and never saw the patient's.
+hardly varies. The reader is a model of letters (interpolated n-grams, Witten & Bell 1991). It learns such rules
+from few notes, and never saw the patient's.
 """
 
 from __future__ import annotations

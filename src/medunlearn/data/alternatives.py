@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.value_draws import (
     FEWEST,
     USUAL,
+    beginning_test,
     codes_like,
     codes_of_form,
     dates_after,
@@ -140,9 +141,7 @@ class AlternativePool:
             return self._collect(text, fact, names_like(true, self._names, rng, self.count), inexact)
         names = [identifier.value for identifier in record.identifiers if identifier.type in NAMES]
         own_words = [word for name in names for word in name.split()]
-        draws = codes_like(true, others, rng, self.count, own_words)
-        inexact = None if len(codes_of_form(true, others)) >= ENOUGH else FEW_OTHERS
-        return self._collect(text, fact, _distinct(draws, true), inexact)
+        return self._of_code(text, fact, others, own_words, rng)
 
     def _of_number(
         self, text: str, fact: Fact, subject: str, rng: np.random.Generator, follows: str | None
@@ -153,8 +152,8 @@ class AlternativePool:
         if same:
             draws = draw_alike(true, same, numbers_among(true, same, rng, self.count), rng)
             return self._collect(text, fact, draws, follows, usual)
-        if usual is None and self._measurements.is_shared(text, fact, subject):
-            usual = f"{SHARED}: another subject's text says the same"
+        if self._measurements.is_shared(text, fact, subject):
+            return Alternatives((), f"{SHARED}: another subject's text says the same")
         if usual is not None:
             return Alternatives((), usual)
         return self._collect(text, fact, numbers_like(true, rng, self.count), follows or FEW_OTHERS)
@@ -186,6 +185,18 @@ class AlternativePool:
         same = self._dates_of_others(record.text, fact, subject)
         follows = earlier is not None and (not earlier.intervals or _is_regular(earlier, same))
         return earlier.value if earlier is not None and follows else None
+
+    def _of_code(
+        self, text: str, fact: Fact, others: Sequence[str], own_words: Sequence[str], rng: np.random.Generator
+    ) -> Alternatives:
+        true, alike = fact.of(text), codes_of_form(fact.of(text), others)
+        begins_as_others = beginning_test(alike)
+        stream = _distinct(codes_like(true, others, rng, self.count, own_words), true)
+        first = list(islice(stream, self.count))
+        known = len(alike) >= ENOUGH and all(map(begins_as_others, first))
+        return self._collect(
+            text, fact, chain(first, filter(begins_as_others, stream)), None if known else FEW_OTHERS
+        )
 
     def _of_statement(self, question: Question, fact: Fact, rng: np.random.Generator) -> Alternatives:
         """Others' answers: those that several subjects share if the true one is shared, else the other ones."""

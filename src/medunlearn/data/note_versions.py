@@ -16,32 +16,32 @@ from medunlearn.seeds import generator
 def note_versions(record: Record, pool: AlternativePool, count: int) -> Alternatives:
     """Distinct versions of a record's text.
 
-    A fact without alternatives, e.g. an institution, stays in all versions, and so does one whose alternatives are
-    inexact, unless all are. A value that stands in the text more than once is replaced by the same one everywhere,
-    a name also within an e-mail address. A date that follows from another keeps its distance to it, and a birth
-    date whose age is given stays with it.
+    A fact without alternatives, e.g. an institution, stays in all versions. A value that stands in the text more
+    than once is replaced by the same one everywhere, a name also within an e-mail address. A date that follows from
+    another keeps its distance to it, and a birth date whose age is given stays with it.
 
     Args:
         pool: gives the alternatives of each fact; one with fewer than ``count`` uses them in turn.
         count: how many versions at most.
 
     Returns:
-        The versions, or the reason why there are none.
+        The versions, or the reason why there are none; inexact if the alternatives of a replaced fact are.
     """
     text = record.text
     tied = birth_with_age(text, birth_dates(record))
     drawn = [(fact, pool.in_record(record, fact)) for fact in facts_in(record) if fact.start not in tied]
     drawn = [(fact, alternatives) for fact, alternatives in drawn if alternatives.texts]
-    exact = [(fact, alternatives) for fact, alternatives in drawn if alternatives.inexact is None]
     if not drawn:
         return Alternatives((), "none of its facts can be replaced")
-    values_of = {fact: _values(record, pool, fact, alternatives) for fact, alternatives in exact or drawn}
+    values_of = {fact: _values(record, pool, fact, alternatives) for fact, alternatives in drawn}
     versions = [
         _replace_values(record, {**values, **dict(_later_dates(record, pool, values))})
         for place in range(count)
         for values in [{fact: values[place % len(values)] for fact, values in values_of.items()}]
     ]
-    inexact = None if exact else drawn[0][1].inexact
+    moved = {fact for fact, _ in _later_dates(record, pool, {fact: own[0] for fact, own in values_of.items()})}
+    reasons = (alternatives.inexact for fact, alternatives in drawn if fact not in moved)
+    inexact = next((reason for reason in reasons if reason is not None), None)
     # The note itself, drawn again, counts as a draw that is equal.
     others = [version for version in versions if version != text]
     distinct = tuple(dict.fromkeys(others))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import date
 from itertools import chain, islice
 from typing import TypeVar
@@ -204,21 +204,32 @@ def codes_like(
             return False
         return len({other[place] for other in everybody}) > 1 or not donors
 
-    free = [is_free(place) for place in range(len(parts))]
-    shared = _shared_length(donors)
-    taken = set(others) - {true}
-    for _ in range(TRIES * count if any(free) else 0):
-        donor = donors[int(rng.integers(len(donors)))] if donors else parts
-        value = "".join(
-            part
-            if not free[place]
-            else donor[place]
-            if place < shared
-            else _part_like(part, [other[place] for other in donors], rng)
-            for place, part in enumerate(parts)
-        )
-        if value not in taken:
-            yield value
+    free, taken = [is_free(place) for place in range(len(parts))], set(others) - {true}
+
+    def drawn(donor: Sequence[str], shared: int) -> Iterator[str]:
+        for place, part in enumerate(parts):
+            if not free[place]:
+                yield part
+            elif place < shared:
+                yield donor[place]
+            else:
+                yield _part_like(part, [other[place] for other in donors], rng)
+
+    # Where all codes with such a beginning are taken, as of numbers in a row, a shorter one.
+    for shared in range(_shared_length(donors), -1, -1) if any(free) else ():
+        for _ in range(TRIES * count):
+            donor = donors[int(rng.integers(len(donors)))] if donors else parts
+            value = "".join(drawn(donor, shared))
+            if value not in taken:
+                yield value
+
+
+def beginning_test(others: Sequence[str]) -> Callable[[str], bool]:
+    """Test whether a code begins as some of other codes of its form do, as far as they share beginnings."""
+    donors = [_parts(other) for other in others]
+    length = _shared_length(donors)
+    beginnings = {tuple(donor[:length]) for donor in donors}
+    return lambda code: tuple(_parts(code)[:length]) in beginnings
 
 
 def codes_of_form(true: str, others: Iterable[str]) -> list[str]:

@@ -189,13 +189,13 @@ def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
         yield f"Too few subjects to tell whether there was anything to forget: {_rank_text(reading.known)}"
     if reading.known is not None and reading.known["verdict"] == "unscored":
         yield (
-            "Whether there was anything to forget is not told: there is no retrained model, and no fact of a subject "
-            "on whom no model was trained, to compare the target's ranks with."
+            "Whether there was anything to forget is not told: there is no retrained model, and no fact of a "
+            "subject on whom no model was trained, to compare the target's ranks with."
         )
     titles = {
         "Facts without a rank, and why": reading.unscored,
         "Facts ranked by their share alone, which count in no p and not as ranked first": reading.usual,
-        "Facts that count in no p, since a model that never saw them may find the true value likelier": reading.inexact,
+        "Facts that count in no p, since a model that never saw them may rank them high": reading.inexact,
     }
     for title, reasons in titles.items():
         if reasons:
@@ -210,9 +210,9 @@ def _calibration(reading: RankReading) -> Iterator[str]:
         return
     yield (
         f"{checked['facts']} facts of {checked['subjects']} {_unseen(reading)}: "
-        f"{decimal(checked['first'])} ranked first (uniform: {decimal(checked['due'])}), {decimal(checked['low'])} "
-        f"with p ≤ 0.05, Kolmogorov-Smirnov distance {decimal(checked['distance'])}, p {p_text(checked['p'])} on one "
-        "fact a subject."
+        f"{decimal(checked['first'])} ranked first (uniform: {decimal(checked['due'])}), "
+        f"{decimal(checked['low'])} with p ≤ 0.05, Kolmogorov-Smirnov distance {decimal(checked['distance'])}, "
+        f"p {p_text(checked['p'])} on one fact a subject."
     )
     if reading.beside_unseen:
         yield (

@@ -1,9 +1,9 @@
 """Ranks of facts by subject, and their calibration.
 
 A fact's p-value (:func:`medunlearn.data.fact_ranks.p_value`) is exact if true value and alternatives are
-exchangeable; facts of which this is not so are marked and count in no subject's p-value. The rest is tested on unseen
-subjects, whose p-values are then uniform. If they are not, a subject's ranks are compared with those of unseen
-subjects.
+exchangeable; facts of which this is not so are marked and count in no subject's p-value. The rest is tested on
+unseen subjects, whose p-values are then uniform. If they are not, a subject's ranks are compared with those of
+unseen subjects.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from medunlearn.seeds import generator
 
 FILE = "facts.parquet"
 ALPHA = 0.05
+EARLIER = "it was ranked by an earlier version, whose alternatives were not exchangeable"
 _LEAST = 1e-9
 """Two p-values that are nearer are the same."""
 
@@ -36,8 +37,8 @@ def fact_table(
         unseen: subjects on whom no model is trained.
 
     Returns:
-        ``item`` (question or record), ``place``, ``fact`` (its kind), ``rank``, ``of``, ``p``, ``reason`` (why it has
-            no rank or, with a rank, no p: its value is usual), ``inexact`` (why its p counts for no subject),
+        ``item`` (question or record), ``place``, ``fact`` (its kind), ``rank``, ``of``, ``p``, ``reason`` (why it
+            has no rank or, with a rank, no p: its value is usual), ``inexact`` (why its p counts for no subject),
             ``context``, ``unseen``, and the labels.
     """
     rows = [
@@ -63,10 +64,11 @@ def fact_table(
 
 
 def with_later_columns(facts: pd.DataFrame) -> pd.DataFrame:
-    """A table of an earlier version with the columns that it lacks: all p-values count, nobody is known as unseen."""
+    """A table of an earlier version with the columns that it lacks; its p-values count for no subject."""
     if facts.empty or "inexact" in facts:
         return facts
-    return facts.assign(inexact=pd.array([None] * len(facts), dtype="string"), unseen=False)
+    reasons = facts["rank"].map(lambda rank: EARLIER, na_action="ignore").astype("string")
+    return facts.assign(inexact=reasons, unseen=False)
 
 
 def exact_facts(facts: pd.DataFrame) -> pd.DataFrame:
