@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
 
 from medunlearn.data.alternatives import AlternativePool
-from medunlearn.data.fact_ranks import NOT_A_NUMBER, FactRank, facts_with_alternatives, record_facts
+from medunlearn.data.fact_ranks import NOT_A_NUMBER, VOCABULARY, FactRank, facts_with_alternatives, record_facts
 from medunlearn.data.facts import facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.responses import ResponseStore
@@ -23,6 +24,7 @@ from medunlearn.generation import fact_ranking as module
 from medunlearn.generation.fact_ranking import FactRanker, RankSequences, answer_sequences, record_branches
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence, record_sequences
+from medunlearn.models.tiny import build_tiny
 
 RECORDS = {
     f"r{n}": Record(
@@ -203,7 +205,10 @@ def test_ranks_in_a_record_are_those_of_its_text_with_other_values(
             *(text[fact.start : len(text) - len(NOTE.text) + fact.end] for text in alternatives.texts),
         ]
         true, *rest = _likelihoods(model, fact, values, length)
-        assert (rank.rank, rank.of) == (1 + sum(other >= true for other in rest), 1 + len(rest) + alternatives.equal)
+        assert (rank.rank, rank.of) == (
+            1 + sum(other >= true for other in rest),
+            1 + len(rest) + alternatives.equal,
+        )
         assert rank.of <= 13
 
 
@@ -286,3 +291,59 @@ def test_a_note_without_facts_has_no_versions() -> None:
     bare = Record("bare", "She is well.", {"patient": "p9"})
     ((_, versions),) = record_facts(bare, facts_in(bare), IN_NOTE, None, notes=19)
     assert versions.reason == "none of its facts can be replaced"
+
+
+def people(count: int) -> list[Record]:
+    """People with codes that a tokenizer can be made for."""
+    rng = np.random.default_rng(0)
+    codes = [f"{rng.integers(200, 999)}-{rng.integers(100, 999)}-{rng.integers(1000, 9999)}" for _ in range(count)]
+    return [
+        Record(
+            f"r{n}",
+            f"Her code is {code}. Call {code}, and give {code} again.",
+            {"patient": f"p{n}"},
+            (Identifier("code", code),),
+        )
+        for n, code in enumerate(codes)
+    ]
+
+
+def first_share(records: list[Record], folder: Path, *, fitted: list[str]) -> tuple[float, int, list[str | None]]:
+    """Share of facts that a model with random weights ranks first, their number, and reasons of the others."""
+    model = build_tiny(fitted, vocabulary=4096, width=32, layers=1)
+    pool = AlternativePool(records, [], "patient", 59)
+    facts = {record.record_id: record_facts(record, facts_in(record), pool, None) for record in records}
+    by_id = {record.record_id: record for record in records}
+    found = ranker(model, by_id, ResponseStore(folder, {}), CONTEXTS[0]).in_records(facts)
+    ranks = [rank for own in found.values() for rank in own]
+    ranked = [rank for rank in ranks if rank.rank is not None]
+    first = sum(rank.rank == 1 for rank in ranked) / max(1, len(ranked))
+    return first, len(ranked), [rank.reason for rank in ranks if rank.rank is None]
+
+
+def test_random_weights_know_nothing_whatever_the_tokenizer_was_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = people(60)
+    texts = [record.text for record in records]
+    first, ranked, reasons = first_share(records, tmp_path / "made", fitted=texts)
+    assert ranked + len(reasons) == 60
+    # Nearly all are written in fewer tokens than others, and said to be.
+    assert reasons.count(VOCABULARY) > 30
+    assert first * ranked <= 3
+    other = [record.text for record in people(200)[100:]]
+    first, ranked, _ = first_share(records, tmp_path / "other", fitted=other)
+    assert ranked > 50
+    assert first < 0.1
+    # Among values of any length, random weights would know most of them.
+    monkeypatch.setattr(module, "comparable", lambda text, fact, alternatives, lengths: alternatives)
+    assert first_share(records, tmp_path / "any", fitted=texts)[0] > 0.5
+
+
+def test_a_whole_note_that_the_tokenizer_was_made_for_is_not_ranked(tmp_path: Path) -> None:
+    records = people(30)
+    pool = AlternativePool(records, [], "patient", 59)
+    (facts,) = [record_facts(records[0], facts_in(records[0]), pool, 0, notes=19)]
+    made = build_tiny([record.text for record in records], vocabulary=4096, width=32, layers=1)
+    found = ranker(made, {"r0": records[0]}, ResponseStore(tmp_path, {}), CONTEXTS[0]).in_records({"r0": facts})
+    assert [(rank.kind, rank.rank, rank.reason) for rank in found["r0"]] == [("note", None, VOCABULARY)]
