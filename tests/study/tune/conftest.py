@@ -30,7 +30,7 @@ def tune_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "space": {"lr": [1e-4, 1e-2], "epochs": None},
         "evaluate": {
             "limit": 2,
-            "ranked": 1,
+            "ranked": 3,
             "alternatives": 9,
             "replicates": 20,
             "max_new_tokens": 4,
