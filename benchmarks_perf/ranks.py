@@ -37,7 +37,8 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.splits import shuffled
 from medunlearn.generation import fact_ranking
-from medunlearn.generation.fact_ranking import ANY_LENGTH, FactRanker, RankSequences, answer_sequences
+from medunlearn.generation.fact_ranking import ANY_LENGTH, FactRanker, RankSequences
+from medunlearn.generation.value_branches import answer_sequences
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.papers.amnesia.build import build

@@ -21,7 +21,8 @@ from medunlearn.data.facts import facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation import fact_ranking as module
-from medunlearn.generation.fact_ranking import FactRanker, RankSequences, answer_sequences, record_branches
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences
+from medunlearn.generation.value_branches import _part, answer_sequences, record_branches
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence, record_sequences
 from medunlearn.models.tiny import build_tiny
@@ -131,7 +132,7 @@ def test_a_branch_ends_soon_after_the_fact(tiny: Callable[[], Any]) -> None:
     ],
 )
 def test_every_branch_has_a_token_that_counts(ends: list[list[int]], first: int, expected: tuple[int, int]) -> None:
-    assert module._part(ends, 0, first) == expected
+    assert _part(ends, 0, first) == expected
 
 
 def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

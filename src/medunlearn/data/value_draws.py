@@ -80,8 +80,9 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
     centres, draws = _smoothed_bootstrap(logs, SPREAD, rng, TRIES * count)
     endings = [_last_digit_class(value) for value in values]
     numbers = [float(value) for value in (true, *values)]
+    low, high = min(numbers), max(numbers)
     for draw in _format(draws, [endings[place] for place in centres.tolist()], decimals, rng):
-        if min(numbers) <= float(draw) <= max(numbers):
+        if low <= float(draw) <= high:
             yield draw
 
 
