@@ -35,7 +35,7 @@ from medunlearn.study.presets import train_settings
 from medunlearn.study.train import train
 
 PATIENTS = 100
-NOTES = 480
+NOTES = 240
 """Notes of all wards of one size together."""
 AFTER_LETTERS = 4
 """Letters behind a value that count beside its own."""

@@ -16,14 +16,14 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from page_tables import markdown, replace_table
 
-from medunlearn.data.alternatives import Alternatives, pool_of
+from medunlearn.data.alternatives import pool_of
 from medunlearn.data.fact_ranks import (
     OTHER_LENGTH,
     VOCABULARY,
@@ -32,7 +32,7 @@ from medunlearn.data.fact_ranks import (
     p_value,
     texts_to_rate,
 )
-from medunlearn.data.facts import Fact
+from medunlearn.data.facts import FactKind
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.splits import shuffled
@@ -123,9 +123,9 @@ def random_weights(folder: Path, documents: int) -> Iterator[dict[str, str]]:
         language_model = build_tiny(texts, vocabulary=4096)
         sequences = RankSequences(language_model.tokenizer, benchmark.record, Rendering("plain", "closed_book"))
         for length in ("any", "the same"):
-            compared = sequences if length == "the same" else _AnyLength(*_fields_of(sequences))
+            fact_ranking.ANY_LENGTH = ANY_LENGTH if length == "the same" else get_args(FactKind)
             with tempfile.TemporaryDirectory() as store:
-                ranker = FactRanker(language_model, compared, ResponseStore(Path(store), {}))
+                ranker = FactRanker(language_model, sequences, ResponseStore(Path(store), {}))
                 ranks = [rank for own in ranker.of_questions(questions, facts).values() for rank in own]
             ranked = [rank for rank in ranks if p_value(rank) is not None]
             exact = [rank for rank in ranked if rank.inexact is None]
@@ -142,17 +142,6 @@ def random_weights(folder: Path, documents: int) -> Iterator[dict[str, str]]:
             }
 
 
-class _AnyLength(RankSequences):
-    """Alternatives of any number of tokens."""
-
-    def comparable(self, text: str, fact: Fact, alternatives: Alternatives) -> Alternatives:
-        return alternatives
-
-
-def _fields_of(sequences: RankSequences) -> list[Any]:
-    return [getattr(sequences, field.name) for field in fields(sequences)]
-
-
 def _share(values: Iterable[bool]) -> str:
     own = [*values]
     return f"{sum(own) / len(own):.3f}" if own else "–"
@@ -164,7 +153,7 @@ def main() -> None:
     parser.add_argument("--alternatives", type=int, default=49)
     parser.add_argument("--note", default="long", choices=("short", "medium", "long"))
     parser.add_argument("--lume", type=Path, help="folder of the released LUME files")
-    parser.add_argument("--documents", type=int, default=200, help="of LUME, whose facts are ranked")
+    parser.add_argument("--documents", type=int, default=80, help="of LUME, whose facts are ranked")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     benchmark = build(AmnesiaSettings(synthetic=20, note_length=chosen.note))

@@ -25,7 +25,7 @@ from medunlearn.data.fact_ranks import (
     stored_ranks,
     texts_to_rate,
 )
-from medunlearn.data.facts import Fact
+from medunlearn.data.facts import Fact, FactKind
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.value_draws import FEWEST
@@ -41,7 +41,7 @@ from medunlearn.models.sequences import (
     record_sequences,
 )
 
-ANY_LENGTH = ("statement", "option", "note")
+ANY_LENGTH: tuple[FactKind, ...] = ("statement", "option", "note")
 """Kinds of facts whose alternatives may take any number of tokens; values take as many as the true one."""
 Branches = Callable[[str, Fact, Alternatives], list[list[TokenSequence]]]
 """Sequences of each text of a fact, by the id of its question or record: the true one first."""

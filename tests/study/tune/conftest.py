@@ -29,8 +29,9 @@ def tune_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "runs": 6,
         "space": {"lr": [1e-4, 1e-2], "epochs": None},
         "evaluate": {
-            "limit": 2,
-            "ranked": 3,
+            "limit": 5,
+            "ranked": 5,
+            "facts": None,  # few are first of ten, and models are to differ in it
             "alternatives": 9,
             "replicates": 20,
             "max_new_tokens": 4,
