@@ -228,7 +228,8 @@ class AlternativePool:
         if usual is None and equal > USUAL * len(draws):
             usual = f"{COMMON}: {equal} of {len(draws)} draws are the same"
         distinct = len(set(others))
-        few = distinct < FEWEST and (len(draws) < FEWEST or not is_telling(draws, true))
+        # Draws that may give the true value need not differ: its share is its chance to be first.
+        few = distinct < FEWEST and (len(draws) < FEWEST or not (equal or is_telling(draws, true)))
         if few and (usual is None or not others or len(draws) < FEWEST):
             return Alternatives((), usual or f"too few alternatives of its kind ({fact.kind}): {distinct}")
         reserve = () if fact.kind == "statement" else tuple(islice(stream, RESERVE * self.count))
