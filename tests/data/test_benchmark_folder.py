@@ -146,3 +146,10 @@ def test_a_limit_of_the_real_system_leaves_nothing_behind(benchmark: Benchmark, 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert content(tmp_path) == older
+
+
+def test_subjects_on_whom_no_model_is_trained_have_held_out_documents_alone(benchmark: Benchmark) -> None:
+    assert benchmark.unseen_subjects == {"p4"}
+    first, *rest = benchmark.records
+    held_out = replace(benchmark, records=(replace(first, fold="holdout"), *rest))
+    assert held_out.unseen_subjects == {"p4"}, "p1 has other documents, which are trained on"

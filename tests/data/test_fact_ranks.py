@@ -7,10 +7,21 @@ from math import nan
 import pytest
 
 from medunlearn.data.alternatives import AlternativePool, Alternatives
-from medunlearn.data.fact_ranks import FactRank, p_value, ranks_of, record_facts, sample_of
+from medunlearn.data.fact_ranks import (
+    OTHER_LENGTH,
+    VOCABULARY,
+    FactRank,
+    comparable,
+    p_value,
+    ranks_of,
+    record_facts,
+    sample_of,
+)
 from medunlearn.data.facts import Fact, facts_in
 from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, Responses
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.measure import Item, Tools
 
 FACT = Fact(4, 7, "number")
 
@@ -65,3 +76,49 @@ def test_facts_that_cannot_be_ranked_do_not_count() -> None:
     assert any(len(record_facts(record, facts_in(record), pool, 2)) > 2 for record in records), (
         "bed 7 is shared by all"
     )
+
+
+def test_values_are_compared_with_those_of_as_many_tokens() -> None:
+    text, fact = "Dose 31 mg.", Fact(5, 7, "number")
+    drawn = ["30", "7", "7", "100", *map(str, range(40, 56))]
+    others = Alternatives(
+        tuple(fact.replaced(text, value) for value in drawn), equal=2, reserve=("8", "31", "60", "61")
+    )
+    lengths = {value: len(value) for value in ("31", *drawn, *others.reserve)}
+    same = comparable(text, fact, others, lengths)
+    # Three draws were of another length: the true value, drawn again, and two others stand in for them.
+    assert [other[5:-4] for other in same.texts] == ["30", *map(str, range(40, 56)), "60", "61"]
+    assert (same.equal, same.reserve, same.reason) == (3, (), None)
+
+
+@pytest.mark.parametrize(("tokens", "reason"), [(1, VOCABULARY), (9, OTHER_LENGTH)])
+def test_a_value_of_its_own_number_of_tokens_is_not_ranked(tokens: int, reason: str) -> None:
+    """A tokenizer that was fitted on a value writes it in fewer tokens than any other."""
+    text, fact = "Dose 31 mg.", Fact(5, 7, "number")
+    drawn = [*map(str, range(40, 80))]
+    others = Alternatives(tuple(fact.replaced(text, value) for value in drawn), reserve=("80", "81"))
+    lengths = {**dict.fromkeys((*drawn, "80", "81"), 2), "31": tokens}
+    refused = comparable(text, fact, others, lengths)
+    assert (refused.texts, refused.reason) == ((), reason)
+
+
+def test_a_usual_value_has_a_rank_and_no_p() -> None:
+    alternatives = Alternatives(("a",) * 30, "its value is usual: 29 of 59 draws are the same", equal=29)
+    (fact,) = ranks_of("q", [(FACT, alternatives)], stored(-1.0, -2.0), "plain") or []
+    assert (fact.rank, fact.of, p_value(fact)) == (1, 60, None)
+    item = Item("q", "forget", "?", "!", fact_ranks=[fact])
+    scores = {name: get_metric(name).score([item], Tools())[0] for name in ("ranked_first", "rank", "exposure")}
+    # By its share: half of the draws that equal it stand before it.
+    assert scores["rank"].value == pytest.approx((1 + 29 / 2 - 0.5) / 60)
+    assert [scores[name].value for name in ("ranked_first", "exposure")] == [None, None]
+    assert scores["ranked_first"].reason == alternatives.reason
+
+
+def test_how_often_each_value_was_drawn_is_read_from_the_store() -> None:
+    kept = Response("q", "plain", sample_of(FACT), "", (4, 3, 1), True, (-1.0, -0.5, -2.0))
+    alternatives = Alternatives(("a", "b", "c"), inexact="few")
+    (fact,) = ranks_of("q", [(FACT, alternatives)], {("q", "plain", sample_of(FACT)): kept}, "plain") or []
+    assert fact == FactRank("number", 4, 9, equal=4, inexact="few")
+    refused = Response("q", "plain", sample_of(FACT), VOCABULARY, (), True, ())
+    (fact,) = ranks_of("q", [(FACT, alternatives)], {("q", "plain", sample_of(FACT)): refused}, "plain") or []
+    assert fact == FactRank("number", None, 0, VOCABULARY)

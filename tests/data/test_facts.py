@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from medunlearn.data.alternatives import AlternativePool, note_versions
+from medunlearn.data.alternatives import AlternativePool
 from medunlearn.data.fact_ranks import FactRank, p_value
 from medunlearn.data.facts import Fact, facts_in, facts_of
+from medunlearn.data.note_versions import note_versions
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.value_draws import codes_like, dates_like, numbers_among, numbers_like
 
@@ -189,7 +190,7 @@ def test_questions_of_one_writer_are_no_template() -> None:
 def test_what_another_subject_shares_is_left_out() -> None:
     same = [question(n, "Which dose?", "It was 30 mg.") for n in (0, 1)]
     assert pool(same).of(same[0], facts_of(same[0])[0]).reason == (
-        "it is not hers alone: another subject's answer says the same"
+        "it is not hers alone: another subject's text says the same"
     )
 
 
@@ -269,12 +270,17 @@ def test_a_model_that_knows_what_is_usual_ranks_unseen_numbers_uniformly() -> No
 
 
 def test_smoothed_numbers_are_no_wider_than_the_values_that_they_come_from() -> None:
-    """A kernel density alone is wider; twelve values would be spread by 1.15 times as much."""
+    """A kernel density alone is wider; twelve values would be spread by 1.15 times as much.
+
+    Within the range of the values, the spread is a tenth less.
+    """
     rng = np.random.default_rng(3)
     others = [f"{value:.2f}" for value in np.exp(rng.normal(7, 0.4, 12))]
     draws = np.log([float(text) for text in numbers_among(others[0], others, rng, 500)])
     spread = np.log([float(text) for text in others]).std(ddof=1)
-    assert draws.std() == pytest.approx(spread, rel=0.06)
+    assert 0.8 * spread < draws.std() < spread
+    low, high = (np.log([float(text) for text in others]).min(), np.log([float(text) for text in others]).max())
+    assert low - 1e-9 <= draws.min() <= draws.max() <= high + 1e-9
 
 
 def test_numbers_of_few_values_are_first_no_more_often_than_is_due() -> None:

@@ -44,4 +44,6 @@ def test_numbers_of_the_page_are_those_of_the_code() -> None:
     assert f"where {words[ENOUGH]} other patients or more" in text
     assert USUAL == 1 / 5
     assert f"fewer than {words[FEWEST]} alternatives" in text
+    assert "more than a fifth of the draws" in text
+    assert f"fewer than {words[ENOUGH]} others to draw from" in text
     assert f"scored to {words[AFTER]} tokens behind the fact" in text

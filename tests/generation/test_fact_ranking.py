@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 from medunlearn.data.alternatives import AlternativePool
-from medunlearn.data.fact_ranks import NOT_A_NUMBER, FactRank, facts_with_alternatives, record_facts
+from medunlearn.data.fact_ranks import NOT_A_NUMBER, VOCABULARY, FactRank, facts_with_alternatives, record_facts
 from medunlearn.data.facts import facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation import fact_ranking as module
-from medunlearn.generation.fact_ranking import FactRanker, RankSequences, answer_sequences, record_branches
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences
+from medunlearn.generation.value_branches import _part, answer_sequences, record_branches
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence, record_sequences
+from medunlearn.models.tiny import build_tiny
 
 RECORDS = {
     f"r{n}": Record(
@@ -54,6 +60,15 @@ def ranker(
     return FactRanker(model, RankSequences(model.tokenizer, records, rendering, length), store)
 
 
+def of_letters(model: Any) -> Any:
+    """The model with a tokenizer that writes each letter as a token, so that no text was made for it."""
+    model.tokenizer = copy.deepcopy(model.tokenizer)
+    content = json.loads(model.tokenizer.backend_tokenizer.to_str())
+    content["model"]["merges"] = []
+    model.tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    return model
+
+
 def with_chat_template(model: Any) -> Any:
     model.tokenizer = copy.deepcopy(model.tokenizer)
     model.tokenizer.chat_template = CHAT
@@ -75,6 +90,7 @@ def test_ranks_are_those_of_separate_sequences(
             if fact.kind == "statement":
                 assert (rank.rank, rank.reason) == (None, others.reason)
                 continue
+            compared = RankSequences(model.tokenizer, RECORDS, rendering).comparable(question.answer, fact, others)
             alone = [
                 score_answers(
                     model,
@@ -84,9 +100,10 @@ def test_ranks_are_those_of_separate_sequences(
                         )
                     ],
                 )[0]
-                for text in (question.answer, *others.texts)
+                for text in (question.answer, *compared.texts)
             ]
             true, *rest = (sum(score.log_probs) for score in alone)
+            assert len({len(score.log_probs) for score in alone}) == 1
             assert (rank.rank, rank.of) == (1 + sum(other > true for other in rest), 13)
 
 
@@ -115,7 +132,7 @@ def test_a_branch_ends_soon_after_the_fact(tiny: Callable[[], Any]) -> None:
     ],
 )
 def test_every_branch_has_a_token_that_counts(ends: list[list[int]], first: int, expected: tuple[int, int]) -> None:
-    assert module._part(ends, 0, first) == expected
+    assert _part(ends, 0, first) == expected
 
 
 def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +151,11 @@ def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeyp
     again = ranks_of(model, QUESTIONS, *how)
     # A value that is drawn again is not asked again.
     facts = {question.question_id: facts_with_alternatives(question, RECORDS, POOL) for question in QUESTIONS}
-    texts = {key: sum(1 + len({*own.texts}) for _, own in each if own.texts) for key, each in facts.items()}
+    sequences, answers = ranker(model, RECORDS, *how).sequences, {q.question_id: q.answer for q in QUESTIONS}
+    texts = {
+        key: sum(1 + len({*sequences.comparable(answers[key], f, own).texts}) for f, own in each if own.texts)
+        for key, each in facts.items()
+    }
     assert counts == [texts["q0"], sum(texts.values()) - texts["q0"]]
     assert counts < [2 * 13, 3 * 13]
     assert every == again
@@ -173,18 +194,23 @@ def test_ranks_in_a_record_are_those_of_its_text_with_other_values(
     exact_tiny: Callable[[], Any], tmp_path: Path, length: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AFTER", 3)
-    model = exact_tiny()
+    model = of_letters(exact_tiny())
     facts = record_facts(NOTE, facts_in(NOTE), IN_NOTE, None)
     found_by = ranker(model, {"note": NOTE}, ResponseStore(tmp_path, {}), CONTEXTS[0], length)
     ranks = found_by.in_records({"note": facts})["note"]
     assert [rank.kind for rank in ranks] == ["name", "identifier", "date", *["number"] * 4]
-    for (fact, alternatives), rank in zip(facts, ranks, strict=True):
+    for (fact, drawn), rank in zip(facts, ranks, strict=True):
+        alternatives = found_by.sequences.comparable(NOTE.text, fact, drawn)
         values = [
             fact.of(NOTE.text),
             *(text[fact.start : len(text) - len(NOTE.text) + fact.end] for text in alternatives.texts),
         ]
         true, *rest = _likelihoods(model, fact, values, length)
-        assert (rank.rank, rank.of) == (1 + sum(other >= true for other in rest), 13)
+        assert (rank.rank, rank.of) == (
+            1 + sum(other >= true for other in rest),
+            1 + len(rest) + alternatives.equal,
+        )
+        assert rank.of <= 13
 
 
 def _likelihoods(model: Any, fact: Any, values: list[str], length: int | None) -> list[float]:
@@ -220,15 +246,16 @@ def test_a_branch_of_a_record_begins_as_the_record_does(tiny: Callable[[], Any])
 
 
 def test_whole_notes_are_ranked_among_versions_of_themselves(exact_tiny: Callable[[], Any], tmp_path: Path) -> None:
-    model = exact_tiny()
+    model = of_letters(exact_tiny())
     (note, versions), *_ = record_facts(NOTE, facts_in(NOTE), IN_NOTE, 0, notes=19)
     assert note.kind == "note"
     assert len(versions.texts) == 12  # as many as its facts have alternatives
     for text in versions.texts:
         assert "was admitted with chest pain on" in text
-        assert not any(
-            value in text for value in ("Ana Silva", "445674", "2024-05-03", "131.4", " 4.7 ", "12 days", "day 17")
-        )
+        assert not any(value in text for value in ("Ana Silva", "445674", "2024-05-03", "131.4"))
+        assert sum(value in text for value in (" 4.7 ", "12 days", "day 17")) < 3
+    # The rest are no more often the note's own than they were drawn so.
+    assert sum("12 days" in text for text in versions.texts) <= 0.2 * 12
     found_by = ranker(model, {"note": NOTE}, ResponseStore(tmp_path, {}), CONTEXTS[0])
     (rank,) = found_by.in_records({"note": [(note, versions)]})["note"]
     alone = [
@@ -255,11 +282,69 @@ def test_a_value_that_stands_twice_is_replaced_alike_and_a_name_in_an_address_to
         name = " ".join(version.split()[:2])
         assert name != "Ana Silva"
         assert version.count(name) == 2
-        assert version.count(" mg") == 2
-        assert "31 mg" not in version
+        first, second = re.findall(r"([\d.]+) mg", version)
+        assert first == second
+    # The true value only as often as it was drawn.
+    assert sum("31 mg" in version for version in versions) <= 0.2 * len(versions)
 
 
 def test_a_note_without_facts_has_no_versions() -> None:
     bare = Record("bare", "She is well.", {"patient": "p9"})
     ((_, versions),) = record_facts(bare, facts_in(bare), IN_NOTE, None, notes=19)
     assert versions.reason == "none of its facts can be replaced"
+
+
+def people(count: int) -> list[Record]:
+    """People with codes that a tokenizer can be made for."""
+    rng = np.random.default_rng(0)
+    codes = [f"{rng.integers(200, 999)}-{rng.integers(100, 999)}-{rng.integers(1000, 9999)}" for _ in range(count)]
+    return [
+        Record(
+            f"r{n}",
+            f"Her code is {code}. Call {code}, and give {code} again.",
+            {"patient": f"p{n}"},
+            (Identifier("code", code),),
+        )
+        for n, code in enumerate(codes)
+    ]
+
+
+def first_share(records: list[Record], folder: Path, *, fitted: list[str]) -> tuple[float, int, list[str | None]]:
+    """Share of facts that a model with random weights ranks first, their number, and reasons of the others."""
+    model = build_tiny(fitted, vocabulary=4096, width=32, layers=1)
+    pool = AlternativePool(records, [], "patient", 59)
+    facts = {record.record_id: record_facts(record, facts_in(record), pool, None) for record in records}
+    by_id = {record.record_id: record for record in records}
+    found = ranker(model, by_id, ResponseStore(folder, {}), CONTEXTS[0]).in_records(facts)
+    ranks = [rank for own in found.values() for rank in own]
+    ranked = [rank for rank in ranks if rank.rank is not None]
+    first = sum(rank.rank == 1 for rank in ranked) / max(1, len(ranked))
+    return first, len(ranked), [rank.reason for rank in ranks if rank.rank is None]
+
+
+def test_random_weights_know_nothing_whatever_the_tokenizer_was_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = people(60)
+    texts = [record.text for record in records]
+    first, ranked, reasons = first_share(records, tmp_path / "made", fitted=texts)
+    assert ranked + len(reasons) == 60
+    # Nearly all are written in fewer tokens than others, and said to be.
+    assert reasons.count(VOCABULARY) > 30
+    assert first * ranked <= 3
+    other = [record.text for record in people(200)[100:]]
+    first, ranked, _ = first_share(records, tmp_path / "other", fitted=other)
+    assert ranked > 50
+    assert first < 0.1
+    # Among values of any length, random weights would know most of them.
+    monkeypatch.setattr(module, "ANY_LENGTH", (*module.ANY_LENGTH, "identifier"))
+    assert first_share(records, tmp_path / "any", fitted=texts)[0] > 0.5
+
+
+def test_a_whole_note_that_the_tokenizer_was_made_for_is_not_ranked(tmp_path: Path) -> None:
+    records = people(30)
+    pool = AlternativePool(records, [], "patient", 59)
+    (facts,) = [record_facts(records[0], facts_in(records[0]), pool, 0, notes=19)]
+    made = build_tiny([record.text for record in records], vocabulary=4096, width=32, layers=1)
+    found = ranker(made, {"r0": records[0]}, ResponseStore(tmp_path, {}), CONTEXTS[0]).in_records({"r0": facts})
+    assert [(rank.kind, rank.rank, rank.reason) for rank in found["r0"]] == [("note", None, VOCABULARY)]

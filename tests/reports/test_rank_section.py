@@ -11,7 +11,7 @@ from medunlearn.reports.blocks import Bullets, Figure, Section, Table
 from medunlearn.reports.content import RankReading, Ranks, ReportContent
 from medunlearn.reports.rank_tables import rank_section
 
-CHECKED = {"distance": 0.4, "p": 0.011, "facts": 108, "subjects": 6, "first": 0.148, "due": 0.02, "uniform": False}
+CHECKED = {"distance": 0.4, "p": 0.011, "facts": 108, "subjects": 6, "first": 0.148, "low": 0.2, "due": 0.02}
 
 
 def shown(
@@ -19,6 +19,7 @@ def shown(
     least: float,
     *,
     told: int | None = 2,
+    tellable: int = 6,
     beside: bool = False,
     unused: bool = False,
     **more: Any,
@@ -32,7 +33,17 @@ def shown(
     models = tuple(replace(model, summary=with_row(model.summary)) for model in content.models)
     table = pd.DataFrame(
         [
-            {"model": model.label, "context": "closed_book", "subjects": 6, "told": told, "median_p": 0.031}
+            {
+                "model": model.label,
+                "context": "closed_book",
+                "subjects": 6,
+                "exact": 12,
+                "exact_first": 0.5,
+                "due": 0.017,
+                "tellable": tellable,
+                "told": told,
+                "median_p": 0.031,
+            }
             for model in content.models
         ]
     )
@@ -59,7 +70,7 @@ def test_nothing_is_shown_of_models_that_were_not_ranked(content: ReportContent)
 
 
 def test_subjects_are_counted_where_their_p_can_tell(content: ReportContent) -> None:
-    enough, few = shown(content, 0.027), shown(content, 0.054, told=None)
+    enough, few = shown(content, 0.027), shown(content, 0.054, told=None, tellable=0)
     assert set(last_column(enough)) == {"2 of 6"}
     assert set(last_column(few)) == {"–"}
     assert "cannot be below 0.054" in sentences(few)
@@ -95,11 +106,37 @@ def test_what_the_target_never_knew_is_said_with_its_numbers(content: ReportCont
         "unseen_first": 0.02,
         "subjects": 6,
         "verdict": "nothing",
+        "beside": "retrained",
+        "unseen": 0,
     }
     assert "Nothing to forget" in sentences(shown(content, 0.027, known=nothing))
     assert "0.030" in sentences(shown(content, 0.027, known=nothing))
     assert "Too few subjects" in sentences(shown(content, 0.027, known={**nothing, "verdict": "open"}))
     assert "Nothing to forget" not in sentences(shown(content, 0.027, known={**nothing, "verdict": "known"}))
+
+
+def test_subjects_who_cannot_be_told_are_counted_apart(content: ReportContent) -> None:
+    section = shown(content, 0.027, told=2, tellable=4)
+    assert set(last_column(section)) == {"2 of 4"}
+    _, table = (block for block in section.blocks if isinstance(block, Table))
+    assert all("2 more could not be told" in str(row[-1].note) for row in table.rows)
+    assert all("0.500 of 12 facts first" in str(row[-1].note) for row in table.rows)
+
+
+def test_a_target_without_comparison_is_no_comfort(content: ReportContent) -> None:
+    unscored = {
+        **dict.fromkeys(("p", "least_p", "unseen_first", "beside")), "first": 0.9, "subjects": 6, "unseen": 0,
+        "verdict": "unscored",
+    }  # fmt: skip
+    text = sentences(shown(content, 0.027, known=unscored))
+    assert "is not told" in text
+    assert "Nothing to forget" not in text
+
+
+def test_usual_and_inexact_facts_are_counted(content: ReportContent) -> None:
+    text = sentences(shown(content, 0.027, usual={"its value is usual": 4}, inexact={"too few others": 5}))
+    assert "4: its value is usual" in text
+    assert "5: too few others" in text
 
 
 def test_one_fact_a_patient_is_said(content: ReportContent) -> None:

@@ -148,6 +148,14 @@ class Benchmark:
         return self.record[record_id].groups[self.subject_level]
 
     @cached_property
+    def unseen_subjects(self) -> frozenset[str]:
+        """Subjects on whom no model is ever trained: all of their documents are of the fold ``holdout``."""
+        folds: dict[str, set[Fold]] = {}
+        for record in self.records:
+            folds.setdefault(record.groups[self.subject_level], set()).add(record.fold)
+        return frozenset(subject for subject, own in folds.items() if own == {"holdout"})
+
+    @cached_property
     def documents(self) -> tuple[Record, ...]:
         """The document records; a ``rephrase`` record is part of another, or only carries a question."""
         return tuple(record for record in self.records if record.fold != "rephrase")

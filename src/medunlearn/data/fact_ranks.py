@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
-from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives, note_versions
+from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives
 from medunlearn.data.facts import Fact, facts_of
+from medunlearn.data.note_versions import note_versions
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Responses
+from medunlearn.data.value_draws import FEWEST
 from medunlearn.seeds import generator
 
 Facts = Sequence[tuple[Fact, Alternatives]]
@@ -24,6 +26,8 @@ AFTER = 2
 AT_ONCE = 8
 """Branches in one pass, for each prompt that is decoded at a time: their beginnings are shared, nothing is kept."""
 NOT_A_NUMBER = "the model gives no number (NaN)"
+VOCABULARY = "the tokenizer writes it in fewer tokens than others, as if made for it"
+OTHER_LENGTH = "too few alternatives take as many tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,9 @@ class FactRank:
         kind: as of :class:`medunlearn.data.facts.Fact`.
         rank: 1 = likelier than every alternative; an equally likely alternative counts as likelier.
         of: number of values, the true one included.
+        reason: why it has no rank; with a rank, why this tells nobody: the value is usual.
         equal: alternatives that are the true value, drawn again; a rank does not count them, a p-value does.
+        inexact: why its p-value is not exact (:class:`~medunlearn.data.alternatives.Alternatives`); None if it is.
     """
 
     kind: str
@@ -42,6 +48,7 @@ class FactRank:
     of: int
     reason: str | None = None
     equal: int = 0
+    inexact: str | None = None
 
 
 def rank_settings(alternatives: int, versions: int) -> dict[str, int]:
@@ -52,9 +59,10 @@ def rank_settings(alternatives: int, versions: int) -> dict[str, int]:
 def p_value(fact: FactRank) -> float | None:
     """Exact p-value of a fact: (rank + equal) / (alternatives + 1), from 1 / (alternatives + 1) to 1.
 
-    The chance that a model that cannot distinguish true value and alternatives ranks it as high. None without rank.
+    The chance that a model that cannot distinguish true value and alternatives ranks it as high. None without a
+    rank and for a usual value.
     """
-    return None if fact.rank is None else (fact.rank + fact.equal) / fact.of
+    return None if fact.rank is None or fact.reason is not None else (fact.rank + fact.equal) / fact.of
 
 
 def facts_with_alternatives(question: Question, records: Mapping[str, Record], pool: AlternativePool) -> Facts:
@@ -96,6 +104,42 @@ def texts_to_rate(true: str, alternatives: Alternatives) -> list[str]:
     return [true, *dict.fromkeys(alternatives.texts)]
 
 
+def draws_of(alternatives: Alternatives) -> tuple[int, ...]:
+    """Number of draws that gave the true value, then that of each distinct other one."""
+    return alternatives.equal, *Counter(alternatives.texts).values()
+
+
+def comparable(text: str, fact: Fact, alternatives: Alternatives, lengths: Mapping[str, int]) -> Alternatives:
+    """The alternatives that take as many tokens as the true value, filled up from the reserve.
+
+    The likelihood of a value falls with its number of tokens, whatever it is. A tokenizer fitted on the subject's
+    texts writes the true value in fewer. Among values of one length, the true one is as exchangeable as among all.
+
+    Args:
+        text: the fact's text.
+        lengths: number of tokens of each value.
+
+    Returns:
+        Alternatives without texts, but with the reason, if there are too few.
+    """
+    true, behind = fact.of(text), len(text) - fact.end
+    values = [other[fact.start : len(other) - behind] for other in alternatives.texts]
+    count = len(values) + alternatives.equal
+    alike = [value for value in values if lengths[value] == lengths[true]]
+    equal = alternatives.equal
+    for value in alternatives.reserve:
+        if len(alike) + equal == count:
+            break
+        equal += value == true
+        alike += [value] if value != true and lengths[value] == lengths[true] else []
+    if len(alike) + equal < min(FEWEST, count) or not alike:
+        longer = sum(lengths[value] > lengths[true] for value in values)
+        return Alternatives((), VOCABULARY if 2 * longer > len(values) else OTHER_LENGTH)
+    return replace(
+        alternatives, texts=tuple(fact.replaced(text, value) for value in alike), equal=equal, reserve=()
+    )
+
+
 def sample_of(fact: Fact) -> int:
     """Number of a fact in a store: its end position, or 0 for a whole note."""
     return 0 if fact.kind == "note" else fact.start + 1
@@ -105,18 +149,21 @@ def ranks_of(key: str, facts: Facts, stored: Responses, variant: str) -> list[Fa
     """Ranks of the facts of a question or record from stored likelihoods; None if one is missing."""
     ranks = []
     for fact, alternatives in facts:
-        if alternatives.reason is not None:
+        if not alternatives.texts:
             ranks.append(FactRank(fact.kind, None, 0, alternatives.reason))
             continue
         response = stored.get((key, variant, sample_of(fact)))
         if response is None or response.answer_log_probs is None:
             return None
+        if not response.answer_log_probs:
+            ranks.append(FactRank(fact.kind, None, 0, response.response))
+            continue
         true, *others = response.answer_log_probs
-        times = Counter(alternatives.texts)
+        equal, *times = response.response_tokens or draws_of(alternatives)
         if any(isnan(value) for value in (true, *others)):
             ranks.append(FactRank(fact.kind, None, 0, NOT_A_NUMBER))
         else:
-            ahead = sum(n for other, n in zip(others, times.values(), strict=True) if other >= true)
-            equal = alternatives.equal
-            ranks.append(FactRank(fact.kind, 1 + ahead, 1 + len(alternatives.texts) + equal, equal=equal))
+            ahead = sum(n for other, n in zip(others, times, strict=True) if other >= true)
+            of, reason = 1 + sum(times) + equal, alternatives.reason
+            ranks.append(FactRank(fact.kind, 1 + ahead, of, reason, equal, alternatives.inexact))
     return ranks

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import date
-from itertools import islice
+from itertools import chain, islice
+from typing import TypeVar
 
 import numpy as np
+
+T = TypeVar("T", bound=Hashable)
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 SPREAD = 0.3
 """Standard deviation of a number's factor, in natural logarithms; wider where too few numbers are that near."""
@@ -22,6 +26,10 @@ USUAL = 0.2
 TRIES = 40
 """Draws for each alternative that is wanted."""
 _WIDEST = 3.0
+_LOOK = 400
+"""Draws that show whether enough of them are values that nobody has."""
+_SHARED = 0.9
+"""Share of codes that must share their beginning with another for it to be kept."""
 _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 
 
@@ -56,8 +64,8 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
     """Numbers drawn from the distribution of other subjects' values of a measurement, with the true one's decimals.
 
     Each is another subject's value times a log-normal factor (a kernel density by Silverman's rule, at most
-    :data:`SPREAD`), shrunk towards the mean to keep the variance, and as round as that value. Values may repeat,
-    and the true one may be drawn.
+    :data:`SPREAD`), shrunk towards the mean to keep the variance, as round as that value, and within the range of
+    all values. Values may repeat, and the true one may be drawn.
 
     Source: Silverman 1986, "Density estimation for statistics and data analysis", Section 6.4.1, for the smoothed
     bootstrap that keeps the variance.
@@ -69,13 +77,60 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
     alike = [other for other in others if _decimals(other) == decimals]
     values = alike if len(alike) > 1 else list(others)
     logs = np.array([_log(float(value), decimals) for value in values])
-    spread, mean = float(logs.std(ddof=1)) if len(logs) > 1 else SPREAD, float(logs.mean())
-    width = min(SPREAD, 1.06 * spread * len(logs) ** -0.2)
-    shrink = spread / np.hypot(spread, width) if spread else 1.0
-    centres = rng.integers(len(logs), size=TRIES * count)
-    draws = mean + shrink * (logs[centres] - mean + width * rng.standard_normal(len(centres)))
+    centres, draws = _smoothed_bootstrap(logs, SPREAD, rng, TRIES * count)
     endings = [_last_digit_class(value) for value in values]
-    yield from _format(draws, [endings[place] for place in centres.tolist()], decimals, rng)
+    numbers = [float(value) for value in (true, *values)]
+    low, high = min(numbers), max(numbers)
+    for draw in _format(draws, [endings[place] for place in centres.tolist()], decimals, rng):
+        if low <= float(draw) <= high:
+            yield draw
+
+
+def days_among(true: int, others: Sequence[int], rng: np.random.Generator, count: int) -> Iterator[int]:
+    """Whole numbers of days drawn as :func:`numbers_among` draws numbers, on a linear scale.
+
+    The kernel is at most :data:`DAYS` wide.
+    """
+    values = np.array(others, dtype=np.float64)
+    low, high = min(true, *others), max(true, *others)
+    for draw in np.rint(_smoothed_bootstrap(values, DAYS, rng, TRIES * count)[1]).astype(int).tolist():
+        if low <= draw <= high:
+            yield draw
+
+
+def draw_alike(true: T, others: Sequence[T], smoothed: Iterable[T], rng: np.random.Generator) -> Iterator[T]:
+    """Values that others share if another subject shares the true one, else values that nobody has.
+
+    A model that saw the others' texts has seen a shared value and no value of one subject alone; so both are
+    compared with values of which the same is true. Where these are too few, with all values that others have, or
+    with all draws. The true value may be drawn.
+
+    Args:
+        others: one value for each other subject.
+        smoothed: draws from the distribution of all, used where the true value is not shared.
+    """
+    counts = Counter([true, *others])
+    if counts[true] == 1:
+        draws = iter(smoothed)
+        first = list(islice(draws, _LOOK))
+        only = len({*first} - {*others, true}) >= FEWEST
+        yield from (value for value in chain(first, draws) if value == true or not only or value not in counts)
+        return
+    shared = [value for value in others if counts[value] > 1]
+    values = shared if len({*shared} - {true}) >= FEWEST else others
+    while True:
+        yield values[int(rng.integers(len(values)))]
+
+
+def _smoothed_bootstrap(
+    values: Floats, widest: float, rng: np.random.Generator, count: int
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Floats]:
+    """Draws of a kernel density that keeps the variance of the values, and the index of each one's centre."""
+    spread, mean = float(values.std(ddof=1)) if len(values) > 1 else widest, float(values.mean())
+    width = min(widest, 1.06 * spread * len(values) ** -0.2)
+    shrink = spread / np.hypot(spread, width) if spread else 1.0
+    centres = rng.integers(len(values), size=count)
+    return centres, mean + shrink * (values[centres] - mean + width * rng.standard_normal(count))
 
 
 def numbers_near(centre: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
@@ -94,52 +149,102 @@ def numbers_near(centre: str, others: Sequence[str], rng: np.random.Generator, c
 
 
 def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence[str] = ()) -> Iterator[str]:
-    """ISO dates by a uniform shift; dates outside the years 1 to 9999 are dropped.
+    """ISO dates; dates outside the years 1 to 9999 are dropped.
 
     Args:
-        others: other subjects' dates of the same meaning; each drawn date is one of them, shifted. Empty: all are
-            drawn around a random centre near the true one.
+        others: other subjects' dates of the same meaning: dates are drawn as these are spread
+            (:func:`days_among`). Empty: by a uniform shift of a random centre near the true date.
     """
-    days = [date.fromisoformat(other).toordinal() for other in others]
-    centre = date.fromisoformat(true).toordinal() + int(rng.integers(-DAYS, DAYS + 1))
-    for _ in range(TRIES * count):
-        middle = days[int(rng.integers(len(days)))] if days else centre
-        day = middle + int(rng.integers(-DAYS, DAYS + 1))
-        if 1 <= day <= date.max.toordinal():
-            yield date.fromordinal(day).isoformat()
+    day = date.fromisoformat(true).toordinal()
+    if others:
+        days = [date.fromisoformat(other).toordinal() for other in others]
+        yield from _iso_dates(draw_alike(day, days, days_among(day, days, rng, count), rng))
+        return
+    centre = day + int(rng.integers(-DAYS, DAYS + 1))
+    yield from _iso_dates(centre + int(rng.integers(-DAYS, DAYS + 1)) for _ in range(TRIES * count))
+
+
+def dates_after(
+    true: str, before: str, intervals: Sequence[int], rng: np.random.Generator, count: int
+) -> Iterator[str]:
+    """ISO dates at other subjects' intervals from an earlier date of the same text, smoothed.
+
+    Args:
+        before: the earlier date, which stays.
+        intervals: in days, one for each other subject.
+    """
+    start = date.fromisoformat(before).toordinal()
+    own = date.fromisoformat(true).toordinal() - start
+    draws = draw_alike(own, intervals, days_among(own, intervals, rng, count), rng)
+    yield from _iso_dates(start + days for days in draws)
+
+
+def _iso_dates(days: Iterable[int]) -> Iterator[str]:
+    return (date.fromordinal(day).isoformat() for day in days if 1 <= day <= date.max.toordinal())
 
 
 def codes_like(
     true: str, others: Sequence[str], rng: np.random.Generator, count: int, fixed_words: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Codes with digits and single letters redrawn where other codes of the same form differ.
+    """Codes with another code's beginning, and digits and single letters redrawn where other codes differ.
 
-    A word (three letters or more) is taken from another of these codes: random letters in an address would be
-    recognized at once.
+    The beginning is as long as those that others share (an area code, a year); what follows is redrawn place by
+    place, mostly as others have it there. A word (three letters or more) is taken from another of these codes:
+    random letters in an address would be recognized at once.
 
     Args:
+        others: codes of its type, none of which is drawn; only those of the same form count.
         fixed_words: words to keep, e.g. of a name in an e-mail address: they add nothing to the name.
     """
-    parts, form = _parts(true), _form(true)
-    alike = [_parts(other) for other in others if _form(other) == form] or [parts]
-    stay = {word.casefold() for word in fixed_words}
+    parts = _parts(true)
+    donors = [_parts(other) for other in codes_of_form(true, others)]
+    everybody, stay = [parts, *donors], {word.casefold() for word in fixed_words}
 
     def is_free(place: int) -> bool:
-        if len(parts[place]) > 1 and (parts[place].casefold() in stay or len(alike) == 1):
+        if len(parts[place]) > 1 and (parts[place].casefold() in stay or not donors):
             return False
-        return len({other[place] for other in alike}) > 1 or len(alike) == 1
+        return len({other[place] for other in everybody}) > 1 or not donors
 
-    free = [is_free(place) for place in range(len(parts))]
-    for _ in range(TRIES * count if any(free) else 0):
-        yield "".join(
-            part if not free[place] else _part_like(part, [other[place] for other in alike], rng)
-            for place, part in enumerate(parts)
-        )
+    free, taken = [is_free(place) for place in range(len(parts))], set(others) - {true}
+
+    def drawn(donor: Sequence[str], shared: int) -> Iterator[str]:
+        for place, part in enumerate(parts):
+            if not free[place]:
+                yield part
+            elif place < shared:
+                yield donor[place]
+            else:
+                yield _part_like(part, [other[place] for other in donors], rng)
+
+    # Where all codes with such a beginning are taken, as of numbers in a row, a shorter one.
+    for shared in range(_shared_length(donors), -1, -1) if any(free) else ():
+        for _ in range(TRIES * count):
+            donor = donors[int(rng.integers(len(donors)))] if donors else parts
+            value = "".join(drawn(donor, shared))
+            if value not in taken:
+                yield value
+
+
+def beginning_test(others: Sequence[str]) -> Callable[[str], bool]:
+    """Test whether a code begins as some of other codes of its form do, as far as they share beginnings."""
+    donors = [_parts(other) for other in others]
+    length = _shared_length(donors)
+    beginnings = {tuple(donor[:length]) for donor in donors}
+    return lambda code: tuple(_parts(code)[:length]) in beginnings
+
+
+def codes_of_form(true: str, others: Iterable[str]) -> list[str]:
+    """The other codes whose parts are of the same types as the true one's."""
+    form = _form(true)
+    return [other for other in others if other != true and _form(other) == form]
 
 
 def names_like(true: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Names combined from words of other people's names of the same length; never a real person's name."""
-    names, words = [other.split() for other in others], true.split()
+    """Names combined from words of other people's names of the same length; never another real person's name.
+
+    Names repeat, as usual names do, and the true one may be drawn.
+    """
+    names, words = [other.split() for other in others if other != true], true.split()
     alike = [name for name in names if len(name) == len(words)]
     own_names = {" ".join(name) for name in names}
     for _ in range(TRIES * count if alike else 0):
@@ -196,12 +301,24 @@ def _form(value: str) -> str:
     )
 
 
+def _shared_length(codes: Sequence[Sequence[str]]) -> int:
+    """Parts at the beginning that nearly all codes share with another; 0 for fewer than :data:`FEWEST` codes."""
+    length = 0
+    for end in range(1, len(codes[0]) + 1 if len(codes) >= FEWEST else 0):
+        counts = Counter(tuple(code[:end]) for code in codes)
+        if sum(n for n in counts.values() if n > 1) < _SHARED * len(codes):
+            break
+        length = end
+    return length
+
+
 def _part_like(part: str, others: Sequence[str], rng: np.random.Generator) -> str:
+    """Another code's part in this place, or with the weight of half an observation each any digit or letter."""
     if len(part) > 1:
         return others[int(rng.integers(len(others)))]
-    if part.isdigit():
-        return _DIGITS[int(rng.integers(10))]
-    if part.lower() in _LETTERS:
-        letter = _LETTERS[int(rng.integers(26))]
-        return letter.upper() if part.isupper() else letter
-    return part
+    choices = _DIGITS if part.isdigit() else _LETTERS if part.lower() in _LETTERS else ""
+    if not choices:
+        return part
+    place = int(rng.integers(2 * len(others) + len(choices)))
+    value = others[place // 2] if place < 2 * len(others) else choices[place - 2 * len(others)]
+    return value.upper() if part.isupper() else value

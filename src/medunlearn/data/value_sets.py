@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from medunlearn.data.date_intervals import is_age
 from medunlearn.data.date_shifts import date_places
 from medunlearn.data.facts import Fact, values_in
 from medunlearn.data.measurements import ENOUGH, Key, shorter_keys, words_around
@@ -31,10 +32,6 @@ from medunlearn.data.value_draws import numbers_near
 _TRIES = 40
 _TIME = re.compile(r"(?:minute|hour|day|night|week|month|year)s?")
 _PAIR = re.compile(r"/\d{1,3}(?![\d/]|\.\d)")
-_AGE_BEFORE = re.compile(
-    r"\b(?:aged?(?: of)?|(?:wo)?man of|boy of|girl of|person of|(?:fe)?male of)\s*:?\s*$", re.I
-)
-_AGE_AFTER = re.compile(r"\s*(?:(?:years?|yrs?|months?)[\s-]*old|y/?o)\b", re.I)
 _COURSE = re.compile(r"\b(day|week|month)\s+$", re.I)
 _KIND, _COURSE_KIND, _PAIR_KIND, _LABEL_KIND = 0, "course", "pair", "label"
 
@@ -157,9 +154,9 @@ def measured_values(record: Record) -> list[MeasuredValue]:
     for fact in values_in(text, record.identifiers):
         if fact.kind != "number" or any(start <= fact.start < end for start, end in dates):
             continue
-        before, behind = text[max(0, fact.start - 20) : fact.start], text[fact.end : fact.end + 20]
-        if _AGE_BEFORE.search(before) or _AGE_AFTER.match(behind):
+        if is_age(text, fact):
             continue
+        before, behind = text[max(0, fact.start - 20) : fact.start], text[fact.end : fact.end + 20]
         if (before.endswith(":") and before[-2:-1].isdigit()) or re.match(r":\d", behind):
             continue
         values.append(_measured(text, fact))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -15,32 +14,35 @@ from medunlearn.data.fact_ranks import (
     AFTER,
     AT_ONCE,
     IN_RECORD,
+    OTHER_LENGTH,
+    VOCABULARY,
     FactRank,
     Facts,
+    comparable,
+    draws_of,
     ranks_of,
     sample_of,
     stored_ranks,
     texts_to_rate,
 )
-from medunlearn.data.facts import Fact
+from medunlearn.data.facts import Fact, FactKind
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
-from medunlearn.errors import InputError
+from medunlearn.data.value_draws import FEWEST
+from medunlearn.generation.value_branches import answer_sequences, record_branches
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.memo import TextMemo, tokens_of
-from medunlearn.models.prompts import render
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import (
     Rendering,
     SequenceImages,
     TokenSequence,
-    begin_tokens,
-    encode,
     image_tokens,
-    question_sequence,
     record_sequences,
 )
 
+ANY_LENGTH: tuple[FactKind, ...] = ("statement", "option", "note")
+"""Kinds of facts whose alternatives may take any number of tokens; values take as many as the true one."""
 Branches = Callable[[str, Fact, Alternatives], list[list[TokenSequence]]]
 """Sequences of each text of a fact, by the id of its question or record: the true one first."""
 
@@ -64,6 +66,18 @@ class RankSequences:
     max_length: int | None = None
     pictures: SequenceImages | None = None
     memo: TextMemo | None = None
+
+    def comparable(self, text: str, fact: Fact, alternatives: Alternatives) -> Alternatives:
+        """The alternatives of a value that take as many tokens (:func:`medunlearn.data.fact_ranks.comparable`)."""
+        behind = len(text) - fact.end
+        own = [other[fact.start : len(other) - behind] for other in alternatives.texts]
+        values = [*dict.fromkeys((fact.of(text), *own, *alternatives.reserve))]
+        begin, end = max(text.rfind(" ", 0, fact.start), 0), text.find(" ", fact.end)
+        rest = text[fact.end : None if end < 0 else end]
+        texts = [text[begin : fact.start] + value + rest for value in values]
+        tokens = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        lengths = {value: len(ids) for value, ids in zip(values, tokens, strict=True)}
+        return comparable(text, fact, alternatives, lengths)
 
     def of_answer(self, question: Question, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
         """The question with each text of its answer as a branch."""
@@ -108,126 +122,6 @@ class RankSequences:
         return [[replace(branch, key=f"{key}#{fact.start}#{place}")] for place, branch in enumerate(branches)]
 
 
-def answer_sequences(
-    question: Question,
-    answers: Sequence[str],
-    record: Record,
-    tokenizer: Any,
-    rendering: Rendering,
-    pictures: SequenceImages | None = None,
-    *,
-    after: int,
-) -> list[TokenSequence]:
-    """The question with several answers as branches of their common beginning, scored from where they differ.
-
-    The log-probabilities of two answers differ only in their scored tokens.
-
-    Args:
-        after: number of scored tokens after the last one in which the answers differ.
-
-    Raises:
-        InputError: as :func:`~medunlearn.models.sequences.question_sequence`.
-    """
-    prompt = question_sequence(question, record, tokenizer, rendering, pictures).prompt
-    how = {"template": rendering.template, "context": rendering.context, "tokenizer": tokenizer}
-    texts = [render(replace(question, answer=answer), record.text, **how).answer for answer in answers]
-    ends = [[*ids, tokenizer.eos_token_id] for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-    common, cut = _part(ends, after, 1)
-    start = len(prompt) + common
-    return [
-        TokenSequence(f"{question.question_id}#{place}", (*prompt, *end[: len(end) - cut]), start, start)
-        for place, end in enumerate(ends)
-    ]
-
-
-def record_branches(
-    record: Record,
-    values: Sequence[str],
-    span: tuple[int, int],
-    tokenizer: Any,
-    max_length: int | None,
-    image: Sequence[int] = (),
-    *,
-    after: int,
-) -> list[TokenSequence]:
-    """The record's text with several values in one place as branches, scored from where they differ.
-
-    Their context is that of training: the chunk of :func:`~medunlearn.models.sequences.record_sequences`, started
-    later if a branch would be too long.
-
-    Args:
-        values: the first is the record's own.
-        span: start and end offset of the value, end exclusive.
-        image: tokens of the record's image, as in that function.
-        after: number of scored tokens after the last one in which the branches differ.
-
-    Raises:
-        InputError: a value does not fit within ``max_length``.
-    """
-    before, ends = _before_and_ends(record.text, values, span, 16 * (after + 1), tokenizer)
-    begin, fixed = begin_tokens(tokenizer), [*begin_tokens(tokenizer), *image] if image else []
-    own = before if image else [*begin, *before]
-    # Nothing predicts a text's first token.
-    common, cut = _part(ends, after, 1 if fixed or own else 2)
-    own, ends = [*own, *ends[0][:common]], [end[common : len(end) - cut] for end in ends]
-    longest = max(map(len, ends))
-    if max_length is not None:
-        size = max_length - len(fixed)
-        if longest >= size:
-            raise InputError(
-                f"A value in a record takes {longest} tokens, too many for max_length={max_length} of training. "
-                "Train with a larger --max-length, or rank facts of answers: --rank-in questions."
-            )
-        # Chunks overlap by a token.
-        chunk = max(0, len(own) - 1) // (size - 1) * (size - 1)
-        own = own[max(chunk, len(own) + longest - size) :]
-    prompt = (*fixed, *own)
-    at = max(1, len(prompt))
-    return [
-        TokenSequence(f"{record.record_id}#{place}", (*prompt, *end), len(prompt), at)
-        for place, end in enumerate(ends)
-    ]
-
-
-def _before_and_ends(
-    text: str, values: Sequence[str], span: tuple[int, int], reach: int, tokenizer: Any
-) -> tuple[list[int], list[list[int]]]:
-    """Tokens before the word with the value, and the tokens from there on for each value, up to ``reach``
-    characters after.
-
-    If the tokenizer splits between words, only changed words are encoded for each value.
-    """
-    start, end = span
-    stop = text.find(" ", end + reach)
-    eos = [tokenizer.eos_token_id] if stop < 0 else []
-    behind = text[end : None if stop < 0 else stop]
-    word = max(text.rfind(" ", 0, start), 0)
-    before, whole = encode(tokenizer, text[:word]), encode(tokenizer, text[:start] + values[0] + behind)
-    ends = [encode(tokenizer, text[word:start] + value + behind) for value in values]
-    if [*before, *ends[0]] != whole:
-        before, ends = [], [encode(tokenizer, text[:start] + value + behind) for value in values]
-    return before, [[*tokens, *eos] for tokens in ends]
-
-
-def _part(ends: Sequence[Sequence[int]], after: int, first: int) -> tuple[int, int]:
-    """Numbers of tokens common to all sequences: at the beginning, and at the end that is not scored.
-
-    Args:
-        after: number of scored tokens after the last one in which they differ.
-        first: least number of scored tokens if all begin differently; 1 if they begin alike.
-    """
-    common, alike = _common_prefix_length(ends), _common_prefix_length([end[::-1] for end in ends])
-    # Nothing counts both as the beginning and as the end.
-    least = 1 if common else first
-    return common, max(0, min(alike, min(map(len, ends)) - common - least) - after)
-
-
-def _common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
-    """Length of the common prefix of all sequences, at most one less than the shortest."""
-    same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
-    return min(same, min(map(len, sequences)) - 1)
-
-
 def at_once(facts: Iterable[tuple[Fact, Alternatives]], batch_size: int) -> int:
     """Number of sequences per pass: branches are short, whole notes are as long as prompts."""
     return batch_size if any(fact.kind == "note" for fact, _ in facts) else AT_ONCE * batch_size
@@ -237,7 +131,8 @@ def at_once(facts: Iterable[tuple[Fact, Alternatives]], batch_size: int) -> int:
 class FactRanker:
     """Ranks facts by one model; ranks in its store are not computed again.
 
-    The store keeps a fact's log-likelihoods, the true value's first, as a response without text.
+    The store keeps a fact's log-likelihoods, the true value's first, as a response without text; instead of tokens
+    how often each value was drawn, the true one first. A fact that is not comparable has the reason as text.
 
     Attributes:
         sequences: token sequences of the facts.
@@ -265,12 +160,13 @@ class FactRanker:
             advance: called with the number of questions done since the last call, stored ones included.
         """
         by_id = {question.question_id: question for question in questions}
+        texts = {key: question.answer for key, question in by_id.items()}
 
         def branches(key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
             return self.sequences.of_answer(by_id[key], fact, alternatives)
 
         own = {key: facts[key] for key in by_id}
-        return self._rank(own, branches, variant or self.sequences.rendering.context, advance)
+        return self._rank(own, texts, branches, variant or self.sequences.rendering.context, advance)
 
     def in_records(
         self, facts: Mapping[str, Facts], *, advance: Callable[[int], None] = lambda count: None
@@ -281,10 +177,16 @@ class FactRanker:
             facts: facts of each record.
             advance: called with the number of records done since the last call.
         """
-        return self._rank(facts, self.sequences.in_record, IN_RECORD, advance)
+        texts = {key: self.sequences.records[key].text for key in facts}
+        return self._rank(facts, texts, self.sequences.in_record, IN_RECORD, advance)
 
     def _rank(
-        self, facts: Mapping[str, Facts], branches: Branches, variant: str, advance: Callable[[int], None]
+        self,
+        facts: Mapping[str, Facts],
+        texts: Mapping[str, str],
+        branches: Branches,
+        variant: str,
+        advance: Callable[[int], None],
     ) -> dict[str, list[FactRank]]:
         ranks = stored_ranks(facts, self.store.read(), variant)
         advance(len(ranks))
@@ -295,25 +197,67 @@ class FactRanker:
             count = sum(1 + len(alternatives.texts) for own in batch.values() for _, alternatives in own)
             # A few passes, which is what a crash may cost.
             if count >= 4 * AT_ONCE * self.batch_size or place == len(missing) - 1:
-                ranks |= self._rate(batch, branches, variant)
+                ranks |= self._rate(batch, texts, branches, variant)
                 advance(len(batch))
                 batch = {}
         return {key: ranks[key] for key in facts}
 
-    def _rate(self, facts: Mapping[str, Facts], branches: Branches, variant: str) -> dict[str, list[FactRank]]:
+    def _rate(
+        self, facts: Mapping[str, Facts], texts: Mapping[str, str], branches: Branches, variant: str
+    ) -> dict[str, list[FactRank]]:
         """Compute the ranks of a batch of texts and store their likelihoods."""
-        rated = [(key, fact, alternatives) for key, own in facts.items() for fact, alternatives in own]
-        rated = [entry for entry in rated if entry[2].texts]
-        texts = [branches(*entry) for entry in rated]
-        sequences = [piece for of_fact in texts for pieces in of_fact for piece in pieces]
-        size = at_once(((fact, alternatives) for _, fact, alternatives in rated), self.batch_size)
+        rated = [
+            self._branched(key, texts[key], fact, alternatives, branches)
+            for key, own in facts.items()
+            for fact, alternatives in own
+            if alternatives.texts
+        ]
+        sequences = [piece for fact in rated for pieces in fact.branches for piece in pieces]
+        size = at_once(((fact.fact, fact.alternatives) for fact in rated), self.batch_size)
         scores = iter(score_answers(self.language_model, sequences, batch_size=size))
         responses = []
-        for (key, fact, _), of_fact in zip(rated, texts, strict=True):
-            sums = [math.fsum(part for _ in pieces for part in next(scores).log_probs) for pieces in of_fact]
+        for fact in rated:
+            sums = [math.fsum(part for _ in pieces for part in next(scores).log_probs) for pieces in fact.branches]
             # As the store keeps them, so that ranks are the same when they are read again.
             likelihoods = tuple(float(np.float32(value)) for value in sums)
-            responses.append(Response(key, variant, sample_of(fact), "", (), True, likelihoods))
+            draws = draws_of(fact.alternatives) if likelihoods else ()
+            reason = fact.alternatives.reason if not likelihoods else None
+            sample = sample_of(fact.fact)
+            responses.append(Response(fact.key, variant, sample, reason or "", draws, True, likelihoods))
         self.store.add(responses)
         stored = {(response.question_id, response.variant, response.sample): response for response in responses}
         return {key: ranks_of(key, own, stored, variant) or [] for key, own in facts.items()}
+
+    def _branched(
+        self, key: str, text: str, fact: Fact, alternatives: Alternatives, branches: Branches
+    ) -> _BranchedFact:
+        """A fact with the branches that the tokenizer makes comparable."""
+        if fact.kind not in ANY_LENGTH:
+            alternatives = self.sequences.comparable(text, fact, alternatives)
+        if not alternatives.texts:
+            return _BranchedFact(key, fact, alternatives, ())
+        sequences = branches(key, fact, alternatives)
+        own, *others = (sum(len(piece.ids) for piece in pieces) for pieces in sequences)
+        if fact.kind in ("statement", "note") and own < min(others):
+            return _BranchedFact(key, fact, Alternatives((), VOCABULARY), ())
+        if fact.kind not in ANY_LENGTH and {*others} != {own}:
+            # In its place a value may take other tokens than alone.
+            distinct = zip(dict.fromkeys(alternatives.texts), others, strict=True)
+            alike = {other for other, length in distinct if length == own}
+            alternatives = replace(
+                alternatives, texts=tuple(other for other in alternatives.texts if other in alike)
+            )
+            sequences = [sequences[0], *(s for s, n in zip(sequences[1:], others, strict=True) if n == own)]
+            if len(alternatives.texts) + alternatives.equal < FEWEST:
+                return _BranchedFact(key, fact, Alternatives((), OTHER_LENGTH), ())
+        return _BranchedFact(key, fact, alternatives, sequences)
+
+
+@dataclass(frozen=True)
+class _BranchedFact:
+    """A fact, its comparable alternatives, and their sequences, the true one first; none with a reason."""
+
+    key: str
+    fact: Fact
+    alternatives: Alternatives
+    branches: Sequence[Sequence[TokenSequence]]

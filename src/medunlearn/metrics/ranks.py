@@ -18,11 +18,12 @@ SOURCE = "after exposure, Carlini et al. 2019 (arXiv 1802.08232), Section 4"
 
 def exposure(fact: FactRank) -> float | None:
     """log2(alternatives + 1) - log2(rank) in bits, 0 and up, higher = knows more; about 0.5-1.4 for guessing."""
-    return None if fact.rank is None else log2(fact.of) - log2(fact.rank)
+    return None if fact.rank is None or fact.reason else log2(fact.of) - log2(fact.rank)
 
 
 def _is_first(fact: FactRank) -> float | None:
-    return None if fact.rank is None else float(fact.rank == 1)
+    """1 if the true value is likelier than all alternatives, else 0; None for a usual value."""
+    return None if fact.rank is None or fact.reason else float(fact.rank == 1)
 
 
 def _mid_rank(fact: FactRank) -> float | None:

@@ -244,9 +244,10 @@ def _write_scores(
     if answers.ranks or answers.record_ranks:
         records = record_items(sides, answers.record_ranks)
         tables.append(score_records(records, metrics, benchmark, settings))
+        of_records, unseen = record_labels(benchmark, split, [*answers.record_ranks]), benchmark.unseen_subjects
         facts = [
-            fact_table(answers.ranks, labels, answers.context),
-            fact_table(answers.record_ranks, record_labels(benchmark, split, [*answers.record_ranks]), IN_RECORD),
+            fact_table(answers.ranks, labels, answers.context, unseen),
+            fact_table(answers.record_ranks, of_records, IN_RECORD, unseen),
         ]
         write_frame(folder / FACTS, joined(facts))
     if answers.controls:

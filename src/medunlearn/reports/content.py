@@ -112,17 +112,20 @@ class RankReading:
     Attributes:
         context: ``closed_book``, ``note``, ``record`` (facts in their records' own text) or ``notes`` (whole notes
             among versions of themselves).
-        calibration: distance, p, facts, subjects, first, due, uniform of the retrained model
-            (:class:`medunlearn.results.fact_table.Calibration`); None without one.
+        calibration: distance, p, facts, subjects, first, low, due, uniform on facts that a model never saw
+            (:class:`medunlearn.results.fact_table.Calibration`); None without any whose alternatives are exact.
         kinds: the same by kind of fact, one row each.
         of: largest number of values, the true one included.
         least_p: the smallest p that a subject can have.
-        beside_unseen: p is a subject's rank among subjects unseen by the retrained model, since p-values from facts
-            are not uniform there.
-        single: True if every subject has one fact.
-        known: p, least_p, first, unseen_first, subjects, verdict
-            (:class:`medunlearn.results.fact_table.KnownBefore`); None without a healthy target model.
+        beside_unseen: p is a subject's rank among unseen subjects, since p-values from facts are not uniform there.
+        single: True if no subject has more than one fact that counts in its p.
+        known: p, least_p, first, unseen_first, subjects, beside, unseen, verdict
+            (:class:`medunlearn.results.known_before.KnownBefore`); None without a healthy target model.
         unscored: reason -> facts without a rank.
+        usual: reason -> facts that are ranked by their share: they have a rank and no p.
+        inexact: reason -> facts that count in no subject's p.
+        of_retrained: the facts that a model never saw are the forget set's, of the retrained model; else those of
+            subjects on whom no model was trained.
     """
 
     context: str
@@ -134,6 +137,9 @@ class RankReading:
     single: bool = False
     known: Mapping[str, Any] | None = None
     unscored: Mapping[str, int] = field(default_factory=dict)
+    usual: Mapping[str, int] = field(default_factory=dict)
+    inexact: Mapping[str, int] = field(default_factory=dict)
+    of_retrained: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,8 +147,9 @@ class Ranks:
     """Ranks of the forget set's facts; empty without ranks.
 
     Attributes:
-        table: model, context, facts, first, subjects, told (number with p at most ``alpha``; null if undecidable),
-            median_p.
+        table: model, context, facts, first (share), exact (number that count in p), exact_first (share), due (share
+            expected by chance), subjects, tellable (number whose p can be at most ``alpha``), told (number whose p
+            is; null if it can be for none), median_p.
         readings: one per context.
         templates: prompt templates used for facts of answers.
         unused_chat_template: a tokenizer has a chat template that was not used.

@@ -41,7 +41,8 @@ def rank_section(content: ReportContent) -> Section | None:
     ranks = content.ranks
     bullets = [sentence for reading in ranks.readings for sentence in _reading(reading, ranks)]
     kinds = [
-        details(f"By kind of fact: {CONTEXTS[reading.context]}", _kinds(reading)) for reading in ranks.readings
+        details(f"Calibration by kind of fact: {CONTEXTS[reading.context]}", _kinds(reading))
+        for reading in ranks.readings
     ]
     return section(
         "What the models still know: ranks of facts",
@@ -65,7 +66,9 @@ def nothing_to_forget(ranks: Ranks) -> Iterator[str]:
 
 def _rank_text(before: Mapping[str, Any]) -> str:
     beside = before["unseen_first"]
-    unseen = "" if beside is None else f", the retrained model {decimal(beside)}"
+    unseen = f", the retrained model {decimal(beside)}"
+    if before["beside"] == "unseen":
+        unseen = f", and {decimal(beside)} of those of {before['unseen']} unseen subjects"
     return (
         f"the target ranks {decimal(before['first'])} of the forget set's facts first{unseen} "
         f"({before['subjects']} subjects; no higher: p {p_text(before['p'])})."
@@ -109,14 +112,24 @@ def _subjects(ranks: Ranks) -> Table | None:
     )
 
     def cell(row: Row | None) -> Cell:
-        count = None if row is None else number(row["told"])
         if row is None:
             return Cell("–")
-        return Cell("–" if count is None else f"{count:.0f} of {row['subjects']}", _median(row))
+        count, few = number(row["told"]), row["subjects"] - row["tellable"]
+        untold = f"; {few} more could not be told" if count is not None and few else ""
+        told = "–" if count is None else f"{count:.0f} of {row['tellable']}"
+        return Cell(told, f"{_first(row)}{_median(row)}{untold}")
 
     models = dict.fromkeys(model for model, _ in rows)
     lines = [(Cell(model), *(cell(rows.get((model, context))) for context in contexts)) for model in models]
     return records(columns, lines)
+
+
+def _first(row: Row) -> str:
+    """Share ranked first of the facts that count in p, beside chance."""
+    first = number(row["exact_first"])
+    return (
+        "" if first is None else f"{decimal(first)} of {row['exact']} facts first (chance {decimal(row['due'])}); "
+    )
 
 
 def _median(row: Row) -> str:
@@ -152,7 +165,7 @@ def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
     where = CONTEXTS[reading.context].capitalize()
     if reading.beside_unseen:
         yield (
-            f"{where}. p of a subject: the share of subjects unseen by the retrained model, and herself, whose "
+            f"{where}. p of a subject: the share of {_unseen(reading)}, and herself, whose "
             f"facts rank as high on average; it cannot be below {p_text(reading.least_p)}."
         )
     elif reading.single:
@@ -162,8 +175,8 @@ def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
         )
     else:
         yield (
-            f"{where}. p of a subject: e times the geometric mean of her facts' exact p-values, which holds "
-            f"however her facts depend on each other; it cannot be below {p_text(reading.least_p)}."
+            f"{where}. p of a subject: e times the weighted geometric mean of her facts' exact p-values, which "
+            f"holds however her facts depend on each other; it cannot be below {p_text(reading.least_p)}."
         )
     if reading.least_p > ranks.alpha:
         unseen = f"that takes {math.ceil(1 / ranks.alpha) - 1} unseen subjects"
@@ -174,21 +187,32 @@ def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
         yield f"Nothing to forget, as far as these ranks can tell: {_rank_text(reading.known)}"
     if reading.known is not None and reading.known["verdict"] == "open":
         yield f"Too few subjects to tell whether there was anything to forget: {_rank_text(reading.known)}"
-    if reading.unscored:
-        counts = "; ".join(f"{count}: {reason}" for reason, count in reading.unscored.items())
-        yield f"Facts without a rank, and why: {counts}."
+    if reading.known is not None and reading.known["verdict"] == "unscored":
+        yield (
+            "Whether there was anything to forget is not told: there is no retrained model, and no fact of a "
+            "subject on whom no model was trained, to compare the target's ranks with."
+        )
+    titles = {
+        "Facts without a rank, and why": reading.unscored,
+        "Facts ranked by their share alone, which count in no p and not as ranked first": reading.usual,
+        "Facts that count in no p, since a model that never saw them may rank them high": reading.inexact,
+    }
+    for title, reasons in titles.items():
+        if reasons:
+            yield f"{title}: {'; '.join(f'{count}: {reason}' for reason, count in reasons.items())}."
     yield from _calibration(reading)
 
 
 def _calibration(reading: RankReading) -> Iterator[str]:
     checked = reading.calibration
     if checked is None:
-        yield "No subject here is unseen by a model, so p-values could not be checked on such a one."
+        yield "No fact with exact alternatives here is unseen by a model, so p-values could not be checked."
         return
     yield (
-        f"{checked['facts']} facts of {checked['subjects']} subjects that the retrained model never saw: "
-        f"{decimal(checked['first'])} ranked first (uniform: {decimal(checked['due'])}), Kolmogorov-Smirnov "
-        f"distance {decimal(checked['distance'])}, p {p_text(checked['p'])} on one fact a subject."
+        f"{checked['facts']} facts of {checked['subjects']} {_unseen(reading)}: "
+        f"{decimal(checked['first'])} ranked first (uniform: {decimal(checked['due'])}), "
+        f"{decimal(checked['low'])} with p ≤ 0.05, Kolmogorov-Smirnov distance {decimal(checked['distance'])}, "
+        f"p {p_text(checked['p'])} on one fact a subject."
     )
     if reading.beside_unseen:
         yield (
@@ -197,13 +221,21 @@ def _calibration(reading: RankReading) -> Iterator[str]:
         )
 
 
+def _unseen(reading: RankReading) -> str:
+    """The subjects that a model never saw."""
+    if reading.of_retrained:
+        return "subjects that the retrained model never saw"
+    return "subjects on whom no model was trained"
+
+
 def _kinds(reading: RankReading) -> Table | None:
-    """Calibration by kind of fact."""
-    columns = ("Kind", "Facts", "Subjects", "Ranked first", "Uniform", "K-S distance")
+    """Calibration by kind of fact, of subjects that a model never saw."""
+    columns = ("Kind", "Facts", "Subjects", "Ranked first", "Due", "p ≤ 0.05", "K-S distance", "Uniform")
     lines = [
         (
             *(Cell(str(row[name])) for name in ("fact", "facts", "subjects")),
-            *(Cell(decimal(row[name])) for name in ("first", "due", "distance")),
+            *(Cell(decimal(row[name])) for name in ("first", "due", "low", "distance")),
+            Cell("yes" if row["uniform"] else "no"),
         )
         for row in rows_of(reading.kinds)
     ]

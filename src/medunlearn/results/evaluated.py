@@ -21,6 +21,7 @@ from medunlearn.input_files import path_inside
 from medunlearn.models.ancestry import model_use
 from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
+from medunlearn.results.fact_table import with_later_columns
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import summarize_control
 from medunlearn.results.rated import with_drawn_names
@@ -148,7 +149,7 @@ class Evaluated:
     def facts(self) -> pd.DataFrame:
         """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty without ranks."""
         path = self.record.folder / FACTS
-        return read_frame(path) if path.exists() else pd.DataFrame()
+        return with_later_columns(read_frame(path)) if path.exists() else pd.DataFrame()
 
     @cached_property
     def private_summary(self) -> pd.DataFrame:

@@ -1,16 +1,17 @@
-"""Ranks of facts by subject, their calibration, and whether the target model ever knew the facts.
+"""Ranks of facts by subject, and their calibration.
 
 A fact's p-value (:func:`medunlearn.data.fact_ranks.p_value`) is exact if true value and alternatives are
-exchangeable. This is tested on unseen subjects, whose p-values are then uniform. If they are not, a subject's ranks
-are compared with those of unseen subjects.
+exchangeable; facts of which this is not so are marked and count in no subject's p-value. The rest is tested on
+unseen subjects, whose p-values are then uniform. If they are not, a subject's ranks are compared with those of
+unseen subjects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import e, exp, fsum, log
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,17 +21,25 @@ from medunlearn.seeds import generator
 
 FILE = "facts.parquet"
 ALPHA = 0.05
-_EXACT_FLIPS, _FLIPS = 12, 9999
+EARLIER = "it was ranked by an earlier version, whose alternatives were not exchangeable"
 _LEAST = 1e-9
 """Two p-values that are nearer are the same."""
 
 
-def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, context: str) -> pd.DataFrame:
-    """One row per fact: item (question or record), place, fact (its kind), rank, of, p, reason, context, labels.
+def fact_table(
+    ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, context: str, unseen: Collection[str] = ()
+) -> pd.DataFrame:
+    """One row per fact.
 
     Args:
         labels: from :func:`medunlearn.results.scores.question_labels` or ``record_labels``.
         context: text before the facts: ``closed_book``, ``note``, or ``record`` for the record's own text.
+        unseen: subjects on whom no model is trained.
+
+    Returns:
+        ``item`` (question or record), ``place``, ``fact`` (its kind), ``rank``, ``of``, ``p``, ``reason`` (why it
+            has no rank or, with a rank, no p: its value is usual), ``inexact`` (why its p counts for no subject),
+            ``context``, ``unseen``, and the labels.
     """
     rows = [
         {
@@ -41,67 +50,97 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, co
             "of": fact.of,
             "p": p_value(fact),
             "reason": fact.reason,
+            "inexact": fact.inexact,
             "context": context,
         }
         for question, facts in ranks.items()
         for place, fact in enumerate(facts)
     ]
-    columns = ["item", "place", "fact", "rank", "of", "p", "reason", "context"]
-    table = pd.DataFrame(rows, columns=columns).astype(
-        {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "reason": "string", "context": "str"}
-    )
-    return table.merge(labels.astype({"item": "str"}), on="item", how="left", validate="many_to_one")
+    columns = ["item", "place", "fact", "rank", "of", "p", "reason", "inexact", "context"]
+    types = {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "context": "str"}
+    table = pd.DataFrame(rows, columns=columns).astype({**types, "reason": "string", "inexact": "string"})
+    table = table.merge(labels.astype({"item": "str"}), on="item", how="left", validate="many_to_one")
+    return table.assign(unseen=table["subject"].isin([*unseen]))
 
 
-def combined_p(p_values: Sequence[float]) -> float:
+def with_later_columns(facts: pd.DataFrame) -> pd.DataFrame:
+    """A table of an earlier version with the columns that it lacks; its p-values count for no subject."""
+    if facts.empty or "inexact" in facts:
+        return facts
+    reasons = facts["rank"].map(lambda rank: EARLIER, na_action="ignore").astype("string")
+    return facts.assign(inexact=reasons, unseen=False)
+
+
+def exact_facts(facts: pd.DataFrame) -> pd.DataFrame:
+    """Ranked facts whose alternatives are exchangeable with the true value."""
+    return facts[facts["p"].notna() & facts["inexact"].isna()]
+
+
+def combined_p(p_values: Sequence[float], least: Sequence[float] | None = None) -> float:
     """Combined p-value of a subject's facts, valid under any dependence.
 
     e times their geometric mean, at most 1; for a single fact its own. Facts of one patient are not independent, so
-    Fisher's sum is not used.
+    Fisher's sum is not used. The mean is weighted by the logarithm of the smallest p that each fact can have: a
+    value that many have can tell little, whatever its rank. Any weights that do not depend on the ranks are valid:
+    the sum of weighted exponential variables has an expected shortfall of at most the weighted sum of theirs.
 
     Source: Vovk & Wang 2020, "Combining p-values via averaging", Biometrika 107 (arXiv 1212.4966): the geometric
     mean scaled up by e.
+
+    Args:
+        least: smallest p of each fact; None: the same for all.
     """
     if not p_values:
         raise ValueError("a subject without a ranked fact has no p-value")
     factor = e if len(p_values) > 1 else 1.0
-    return min(1.0, factor * exp(fsum(map(log, p_values)) / len(p_values)))
+    weights = [1.0] * len(p_values) if least is None else [-log(value) for value in least]
+    logs = fsum(weight * log(value) for weight, value in zip(weights, p_values, strict=True))
+    return min(1.0, factor * exp(logs / fsum(weights))) if any(weights) else 1.0
 
 
 def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row per subject: subject, facts, first, p, p_unseen.
+    """One row per subject: subject, facts, first, exact, p, least_p, p_unseen.
 
     Args:
         facts: one model's facts from :func:`fact_table`.
         unseen: facts of subjects unseen by a model, with the same kinds of questions.
 
     Returns:
-        ``facts``: number of ranked ones; ``first``: number ranked first; ``p``: :func:`combined_p`; ``p_unseen``:
-            share of unseen subjects (and the subject itself) whose facts rank as high on average; null without any.
+        ``facts``: number of ranked ones; ``first``: number ranked first; ``exact``: number of those that count in
+            ``p``, their :func:`combined_p`; ``least_p``: the smallest that it could be; both null without any.
+            ``p_unseen``: share of unseen subjects (and the subject itself) whose facts, exact or not, rank as high
+            on average; null without any.
     """
     ranked = facts.dropna(subset=["p"])
     others = None if unseen is None else mean_logs(unseen.dropna(subset=["p"])).to_numpy(dtype=np.float64)
+    means = mean_logs(ranked)
     rows = []
     for subject, own in ranked.groupby("subject", sort=True):
-        mine = float(np.log(own["p"].astype(float)).mean())
+        mine, exact = float(means[subject]), exact_facts(own)
+        least = least_p(exact).tolist()
         alike = None if others is None else (1 + int((others <= mine + _LEAST).sum())) / (1 + len(others))
         rows.append(
             {
                 "subject": str(subject),
                 "facts": len(own),
                 "first": int((own["rank"] == 1).sum()),
-                "p": combined_p(own["p"].astype(float).tolist()),
+                "exact": len(exact),
+                "p": combined_p(exact["p"].astype(float).tolist(), least) if least else None,
+                "least_p": combined_p(least, least) if least else None,
                 "p_unseen": alike,
             }
         )
-    columns = ["subject", "facts", "first", "p", "p_unseen"]
-    return pd.DataFrame(rows, columns=columns).astype({"p": "Float64", "p_unseen": "Float64"})
+    columns = ["subject", "facts", "first", "exact", "p", "least_p", "p_unseen"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[4:], "Float64"))
 
 
 def mean_logs(facts: pd.DataFrame) -> pd.Series[Any]:
-    """Mean logarithm of the p-values of each subject's ranked facts, by subject."""
-    logs = pd.DataFrame({"subject": facts["subject"], "log": np.log(facts["p"].to_numpy(dtype=np.float64))})
-    return logs.groupby("subject", sort=True)["log"].mean()
+    """Mean logarithm of the p-values of each subject's ranked facts, by subject; weighted as :func:`combined_p`."""
+    weights = -np.log(least_p(facts).to_numpy(dtype=np.float64))
+    logs = weights * np.log(facts["p"].to_numpy(dtype=np.float64))
+    sums = pd.DataFrame({"subject": facts["subject"], "log": logs, "weight": weights})
+    sums = sums.groupby("subject", sort=True)[["log", "weight"]].sum()
+    return sums["log"] / sums["weight"].where(sums["weight"] > 0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +154,7 @@ class Calibration:
             independent; conservative, since p-values are discrete.
         facts, subjects: their numbers.
         first: share of facts ranked first.
+        low: share of facts with a p-value of at most :data:`ALPHA`; no more than that if p-values are uniform.
         due: expected share for uniform p-values: the mean of each fact's smallest possible p, 1 / (alternatives +
             1), or more if alternatives equal the true value.
     """
@@ -124,6 +164,7 @@ class Calibration:
     facts: int
     subjects: int
     first: float
+    low: float
     due: float
 
     def facts_for_report(self) -> dict[str, Any]:
@@ -137,14 +178,14 @@ class Calibration:
 
 
 def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
-    """Calibration on facts of unseen subjects; None without a ranked fact.
+    """Calibration on facts of unseen subjects; None without a fact whose alternatives are exact.
 
     Args:
         unseen: facts from :func:`fact_table`.
     """
     from scipy.stats import kstwo
 
-    ranked = unseen.dropna(subset=["p"])
+    ranked = exact_facts(unseen)
     if ranked.empty:
         return None
     order = generator("calibration", seed).permutation(len(ranked))
@@ -155,6 +196,7 @@ def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
         facts=len(ranked),
         subjects=len(single),
         first=float((ranked["rank"] == 1).mean()),
+        low=float((ranked["p"] <= ALPHA + _LEAST).mean()),
         due=float(least_p(ranked).mean()),
     )
 
@@ -187,86 +229,5 @@ def calibration_by_kind(unseen: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """One row per kind of fact: fact, and the numbers of its :class:`Calibration` by name."""
     kinds = {kind: calibration(own, seed) for kind, own in unseen.groupby("fact", sort=True)}
     rows = [{"fact": kind, **checked.facts_for_report()} for kind, checked in kinds.items() if checked]
-    names = ["fact", "distance", "p", "facts", "subjects", "first", "due", "uniform"]
+    names = ["fact", "distance", "p", "facts", "subjects", "first", "low", "due", "uniform"]
     return pd.DataFrame(rows, columns=names)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBefore:
-    """Test that a target model ranks the forget set's facts higher than a model that never saw them.
-
-    Attributes:
-        p: one-sided p-value of "no higher". With a retrained model from sign flips of each subject's difference in
-            the mean logarithm of p (exact up to twelve subjects). Without one from Fisher's method on one fact per
-            subject (seeded), since facts of one subject are dependent.
-        least_p: smallest possible p for this number of subjects.
-        first, unseen_first: share of facts that the target and the retrained model rank first; the latter is null
-            without one.
-        subjects: number of subjects.
-    """
-
-    p: float
-    least_p: float
-    first: float
-    unseen_first: float | None
-    subjects: int
-
-    @property
-    def verdict(self) -> Literal["known", "nothing", "open"]:
-        """``known``: the target knew the facts; ``nothing``: nothing to forget, according to ranks; ``open``: too
-        few subjects.
-        """
-        if self.p <= ALPHA:
-            return "known"
-        return "open" if self.least_p > ALPHA else "nothing"
-
-    def facts_for_report(self) -> dict[str, Any]:
-        """Numbers by name, and the verdict."""
-        return {**asdict(self), "verdict": self.verdict}
-
-
-def known_before(target: pd.DataFrame, unseen: pd.DataFrame | None = None, seed: int = 0) -> KnownBefore | None:
-    """The test on the forget set's facts; None without ranks.
-
-    Args:
-        target: facts of the target model (:func:`medunlearn.results.fact_table.fact_table`).
-        unseen: the same facts of a retrained model; None without one.
-    """
-    ranked = target.dropna(subset=["p"])
-    if unseen is not None:
-        there = unseen.dropna(subset=["p"])
-        keys = ["item", "place"]
-        ranked = ranked.merge(there[keys], on=keys, how="inner")
-        there = there.merge(ranked[keys], on=keys, how="inner")
-    if ranked.empty:
-        return None
-    first = float((ranked["rank"] == 1).mean())
-    if unseen is None:
-        order = generator("known before", seed).permutation(len(ranked))
-        single = ranked.iloc[order].drop_duplicates("subject")
-        p, least = _fisher(single["p"]), _fisher(least_p(single))
-        return KnownBefore(p, least, first, None, len(single))
-    differences = (mean_logs(ranked) - mean_logs(there)).to_numpy(dtype=np.float64)
-    p = _sign_flips(differences, seed)
-    flips = 2 ** len(differences) if len(differences) <= _EXACT_FLIPS else _FLIPS + 1
-    return KnownBefore(p, 1 / flips, first, float((there["rank"] == 1).mean()), len(differences))
-
-
-def _fisher(p_values: pd.Series[Any]) -> float:
-    """Fisher's combination of independent p-values."""
-    from scipy.stats import chi2
-
-    logs = np.log(p_values.to_numpy(dtype=np.float64))
-    return float(chi2.sf(-2 * logs.sum(), 2 * len(logs)))
-
-
-def _sign_flips(differences: np.ndarray[Any, np.dtype[np.float64]], seed: int) -> float:
-    """Share of sign patterns with a sum at most that of the differences."""
-    count = len(differences)
-    if count <= _EXACT_FLIPS:
-        signs = 1 - 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
-    else:
-        flips = generator("sign flips", seed).integers(0, 2, (_FLIPS, count))
-        signs = np.vstack([np.ones((1, count), dtype=np.int64), 1 - 2 * flips])
-    sums = signs @ differences
-    return float(np.mean(sums <= differences.sum() + 1e-12))
