@@ -245,10 +245,10 @@ def standings(results: Results, where: Plane) -> list[Standing]:
 
     def standing(model: ModelResult) -> Standing:
         utility, forgetting = (results.reading(model, *axis) for axis in axes)
-        gaps = [results.gap(model, *axis) for axis in axes]
+        utility_gap, forgetting_gap = (results.gap(model, *axis) for axis in axes)
         degradation = results.reading(model, where.forget, DEGRADATION)
         check = results.forgetting.get(model.label)
-        return Standing(model, utility, forgetting, degradation, *gaps, check=check)
+        return Standing(model, utility, forgetting, degradation, utility_gap, forgetting_gap, check)
 
     axes = ((where.retain, where.utility), (where.forget, where.forgetting))
     models = map(standing, results.models)

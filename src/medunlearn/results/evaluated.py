@@ -292,7 +292,9 @@ def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, se
 def reference_of(models: Sequence[Evaluated], replicates: int, seed: int) -> ReferenceCheck | None:
     """The reference check of the first target and retrained model; None if one is missing."""
     references = _references(models)
-    return None if references is None else check_reference(*comparable(references), replicates=replicates, seed=seed)
+    return (
+        None if references is None else check_reference(*comparable(references), replicates=replicates, seed=seed)
+    )
 
 
 def forgetting_of(models: Sequence[Evaluated], replicates: int, seed: int) -> dict[str, ForgettingCheck]:

@@ -11,10 +11,11 @@ the retrained and u the unlearned model, f the forget set, c a control set:
 - ``forgotten = (F_u(f) - F_t(f)) / A`` and ``lost_c = (F_u(c) - F_t(c)) / B_c``: shares, 0 = nothing, 1 = all.
 
 A model passes if, each with its whole 95% interval over subjects, ``forgotten > 1/2``, and for every control set
-``forgotten - lost_c > 1/2`` and ``lost_c < 1/2``; if its facts rank first as often as the retrained model's; and
-if no single subject is answered as by the target. All must hold, so nothing is corrected for the number of tests.
-What was not measured is a reason not to pass. Untargeted damage has ``forgotten = lost_c``. A control set with
-``B_c < A / 4`` was asked and has nothing to lose.
+``forgotten - lost_c > 1/2`` and ``lost_c < 1/2``; if the share of its facts ranked first is not above the retrained
+model's interval, nor above its share by a settled difference, nor far below; and if no single subject is answered
+as by the target. All must hold, so nothing is corrected for the number of tests. What was not measured is a reason
+not to pass. Untargeted damage has ``forgotten = lost_c``. A control set with ``B_c < A / 4`` was asked and has
+nothing to lose.
 
 Control sets are the retain set's folds. The one that models are trained on (``train``) is required, and one other
 (``holdout``, ``rephrase``, ``utility``): a loss on the retain set may keep the first while all else is destroyed.
@@ -33,7 +34,8 @@ TRAINED_FOLD = "train"
 LEAST = 0.5
 """Share of what is to be forgotten that must be gone beyond damage, and of a control set that must be left."""
 INFORMATIVE = 0.25
-"""A control set with less to lose than this share of what is to be forgotten has nothing to lose."""
+"""A control set with less to lose than this share of what is to be forgotten has nothing to lose; ranks below the
+retrained model's by more than this share of what the target knows are too low."""
 FOLD_WORDS = {TRAINED_FOLD: "trained", "holdout": "unseen", "rephrase": "rephrased", "utility": "general"}
 
 Obstacle = Literal["nothing to forget", "not forgotten", "no control", "damage", "no ranks", "ranks", "subjects"]
@@ -100,13 +102,20 @@ class RankControl:
         if value is None or level is None or low is None or high is None:
             why = self.value.reason or self.retrained.reason
             return Reason("no ranks", f"Ranks of facts ({self.fold}) have no interval: {why}.")
-        if not low <= value <= high or is_above(self.gap):
+        if value > high or is_above(self.gap) or self._is_below(value, level, low):
             beside = f"{level:.3f} [{low:.3f}, {high:.3f}] of the retrained model's"
             return Reason("ranks", f"{value:.3f} of its facts rank first ({self.fold}), and {beside}.")
         if is_above(self.known) and not is_above(self.half_way):
             nearer = "its facts rank nearer to the retrained model's than to the target's"
             return Reason("ranks", f"It is not settled that {nearer} ({self.fold}).")
         return None
+
+    def _is_below(self, value: float, level: float, low: float) -> bool:
+        """True if fewer facts rank first than of a model that never saw them, by more than chance and than a
+        quarter of what the target knows.
+        """
+        settled = self.gap.high is not None and self.gap.high < 0.0
+        return value < low and settled and level - value > INFORMATIVE * max(self.known.value or 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
