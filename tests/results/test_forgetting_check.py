@@ -12,7 +12,9 @@ from medunlearn.results.forgetting_numbers import check_forgetting
 TARGET, RETRAINED = table(knows, seed=1), table(never_saw, seed=2)
 
 
-def check(model: pd.DataFrame, target: pd.DataFrame = TARGET, retrained: pd.DataFrame = RETRAINED) -> ForgettingCheck:
+def check(
+    model: pd.DataFrame, target: pd.DataFrame = TARGET, retrained: pd.DataFrame = RETRAINED
+) -> ForgettingCheck:
     return check_forgetting(model, target, retrained, replicates=300)
 
 
@@ -48,7 +50,11 @@ def test_damage_loses_the_same_share_everywhere(share: float) -> None:
     own = check(table(damaged(share), seed=5))
     assert own.forgotten == pytest.approx(share, abs=0.12)
     assert {control.fold for control in own.controls} == {"train", "holdout"}
-    assert all(control.lost == pytest.approx(own.forgotten, abs=0.15) for control in own.controls if control.fold == "train")
+    assert all(
+        control.lost == pytest.approx(own.forgotten, abs=0.15)
+        for control in own.controls
+        if control.fold == "train"
+    )
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.3, 0.6, 0.9])

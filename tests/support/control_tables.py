@@ -7,10 +7,16 @@ on and half of the unseen; the retrained model does not know the forget set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from medunlearn.reports.content import ModelResult, ReportContent
+from medunlearn.results.evaluated import COMPOSITES, summarize_evaluation
+from medunlearn.results.forgetting_numbers import check_forgetting
+from medunlearn.results.reference_check import check_reference
+from medunlearn.results.summary import EVALUATION, compare
 from medunlearn.seeds import generator
 
 SUBJECTS, QUESTIONS, FACTS = 20, 6, 4
@@ -74,3 +80,53 @@ def _rows(
             first = draw.random() < (0.95 if draw.random() < ranks(side, fold, subject) else 0.05)
             rows.append(item | {"measure": "ranked_first", "value": float(first)})
     return rows
+
+
+def report_content(
+    models: Mapping[str, pd.DataFrame], problems: Mapping[str, tuple[str, ...]] | None = None, without: str = ""
+) -> ReportContent:
+    """The content of a report of the target, the retrained model, and unlearned models with these scores.
+
+    Args:
+        problems: label of a broken model -> why.
+        without: rows that no model has, as a query.
+    """
+    tables = {"target": table(knows, seed=1), "retrained": table(never_saw, seed=2), **models}
+    if without:
+        tables = {label: own.drop(own.query(without).index) for label, own in tables.items()}
+    how: dict[str, Any] = {"replicates": 200, "seed": 0}
+    references = tables["target"], tables["retrained"]
+    against = [
+        compare(own, tables["retrained"], EVALUATION, composites=COMPOSITES, rollup="kind", **how).assign(
+            model=label, against="retrained"
+        )
+        for label, own in tables.items()
+        if label != "retrained"
+    ]
+    return ReportContent(
+        title="Control models",
+        benchmark={"name": "controls", "builder": "other", "data_use": "open", "counts": {}},
+        split={"name": "half", "level": "patient", "forget": SUBJECTS, "retain": SUBJECTS},
+        context="closed_book",
+        models=tuple(
+            ModelResult(
+                label,
+                label if label in ("target", "retrained") else "unlearned",  # type: ignore[arg-type]
+                None,
+                summarize_evaluation(own, **how),
+                pd.DataFrame(),
+                {},
+                (problems or {}).get(label, ()),
+            )
+            for label, own in tables.items()
+        ),
+        comparisons=pd.concat(against, ignore_index=True),
+        examples=(),
+        metrics={},
+        caveats=(),
+        show_text=False,
+        reference=check_reference(*references, **how),
+        forgetting={
+            label: check_forgetting(own, *references, **how) for label, own in tables.items() if label in models
+        },
+    )
