@@ -23,7 +23,7 @@ from medunlearn.reports.formatting import place_text
 from medunlearn.reports.plots import tradeoff
 from medunlearn.reports.readings import Gap, Plane, Results, Standing, drawable, signed_with_interval
 from medunlearn.reports.table_blocks import headline_table
-from medunlearn.results.forgetting_check import Obstacle
+from medunlearn.results.forgetting_check import UNCHECKED, Obstacle
 
 if TYPE_CHECKING:
     from medunlearn.results.reference_check import ReferenceCheck
@@ -46,12 +46,8 @@ REFUSED = (
     "an interval is too wide, ask about more subjects."
 )
 
-UNCHECKED = "Not checked"
-NO_CHECK = (
-    "Whether it forgot, or is damaged, was not checked: that takes the scores of a target and a retrained model on "
-    "the same questions."
-)
 ANSWERS: Mapping[Obstacle, str] = {
+    "not checked": "Not checked",
     "damage": "Not told apart from damage",
     "no control": "Not told apart from damage",
     "not forgotten": "None",
@@ -131,9 +127,7 @@ def _unproven(nearest: Standing, left_out: Sequence[str], others: int) -> tuple[
     """The answer where no model's forgetting was shown: what keeps the nearest from it."""
     own = f"{nearest.model.label} is nearest in these numbers ({nearest.distance:.3f}), which decides nothing."
     more = (f"So it is with the {others} others: see the table.",) if others else ()
-    if nearest.check is None:
-        return UNCHECKED, (*left_out, own, NO_CHECK, *more)
-    reasons = nearest.check.reasons
+    reasons = (UNCHECKED,) if nearest.check is None else nearest.check.reasons
     answer = next(ANSWERS[obstacle] for obstacle in ANSWERS if obstacle in {why.obstacle for why in reasons})
     return answer, (*left_out, own, *(why.text for why in reasons), *more)
 

@@ -38,7 +38,11 @@ INFORMATIVE = 0.25
 retrained model's by more than this share of what the target knows are too low."""
 FOLD_WORDS = {TRAINED_FOLD: "trained", "holdout": "unseen", "rephrase": "rephrased", "utility": "general"}
 
-Obstacle = Literal["nothing to forget", "not forgotten", "no control", "damage", "no ranks", "ranks", "subjects"]
+Obstacle = Literal[
+    "not checked", "nothing to forget", "not forgotten", "no control", "damage", "no ranks", "ranks", "subjects"
+]
+DAMAGE: frozenset[Obstacle] = frozenset({"not checked", "no control", "damage"})
+"""Obstacles of a model that may be damaged and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,14 @@ class Reason:
 
     obstacle: Obstacle
     text: str
+
+
+UNCHECKED = Reason(
+    "not checked",
+    "Whether it forgot, or is damaged, was not checked: that takes the scores of a target and a retrained model on "
+    "the same questions.",
+)
+"""Of a model without target or retrained model."""
 
 
 @dataclass(frozen=True, slots=True)
