@@ -67,7 +67,7 @@ CONTROLS: Mapping[str, tuple[str, Callable[[State], State]]] = {
     "did nothing": ("target", lambda state: state),
     **{f"damage {share}%": ("target", lambda state, s=share: permuted(state, s / 100)) for share in (5, 15, 30)},
     **{f"noise {share}": ("target", lambda state, s=share: noisy(state, s)) for share in (0.25, 0.5)},
-    "retrained": ("retrained", lambda state: state),
+    "as retrained": ("retrained", lambda state: state),
     "scrambled": ("target", scrambled),
 }
 """Control -> the model that it is made of, and what is done to its weights."""

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from run_folders import score_rows, write_run
-from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
+from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder, damage_of
 
 from medunlearn.attacks.reconstruction.reconstruction_attack import RECONSTRUCTION
 from medunlearn.data.benchmark import Benchmark
@@ -63,6 +63,8 @@ def paper_like(about: About) -> float:
         return 0.0
     if about.role == "target":
         return share
+    if (lost := damage_of(about.role)) is not None:
+        return share * (1 - lost)
     if about.role == "retrained":
         return 0.05 if about.side == "forget" else share
     if about.role == "flat":
@@ -84,9 +86,10 @@ class LevelFolder(SweepFolder):
         *,
         judged: bool = False,
         attacked: bool = True,
+        ranked: bool = False,
     ) -> None:
         super().__init__(folder, benchmark)
-        self.shares, self.judged, self.attacked = shares, judged, attacked
+        self.shares, self.judged, self.attacked, self.ranked = shares, judged, attacked, ranked
 
     def in_sequence(self, methods: Sequence[str]) -> list[Evaluated]:
         """Three institutions as requests, each from the model before; earlier ones are asked again."""
@@ -131,6 +134,7 @@ class LevelFolder(SweepFolder):
         value = (pd.Series(list(map(shares.get, places)), meta.index) + meta["subject"].map(mood)).clip(0, 1)
         kinds = {"option_accuracy": ("classification",), "exact_match": ("cloze", "identity")}
         kinds |= dict.fromkeys(("rouge_l_f", *(("factuality", "gen_score") if self.judged else ())), KINDS)
+        kinds |= {"ranked_first": ("generation",)} if self.ranked else {}
         tables = [
             pd.DataFrame({"question_id": meta["question_id"], "metric": measure, "value": value * scale})[
                 meta["kind"].isin(of_kinds)
