@@ -47,16 +47,12 @@ REFUSED = (
 )
 
 ANSWERS: Mapping[Obstacle, str] = {
+    **dict.fromkeys(("damage", "no control"), "Not told apart from damage"),
+    **dict.fromkeys(("not forgotten", "ranks", "subjects"), "None"),
+    **dict.fromkeys(("nothing to forget", "no ranks"), "Not decided"),
     "not checked": "Not checked",
-    "damage": "Not told apart from damage",
-    "no control": "Not told apart from damage",
-    "not forgotten": "None",
-    "ranks": "None",
-    "subjects": "None",
-    "nothing to forget": "Not decided",
-    "no ranks": "Not decided",
 }
-"""What keeps a model from a verdict -> the answer; the first that applies."""
+"""What keeps a model from a verdict -> the answer."""
 
 
 def verdict(ranked: Sequence[Standing], reference: ReferenceCheck | None) -> tuple[str | None, Headline]:
@@ -128,7 +124,8 @@ def _unproven(nearest: Standing, left_out: Sequence[str], others: int) -> tuple[
     own = f"{nearest.model.label} is nearest in these numbers ({nearest.distance:.3f}), which decides nothing."
     more = (f"So it is with the {others} others: see the table.",) if others else ()
     reasons = (UNCHECKED,) if nearest.check is None else nearest.check.reasons
-    answer = next(ANSWERS[obstacle] for obstacle in ANSWERS if obstacle in {why.obstacle for why in reasons})
+    obstacle = None if nearest.check is None else nearest.check.obstacle
+    answer = ANSWERS[obstacle or "not checked"]
     return answer, (*left_out, own, *(why.text for why in reasons), *more)
 
 
@@ -190,13 +187,12 @@ def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
         key=lambda entry: entry[:2],
     )
     longest = max((distance for _, distance, _ in measured), default=0.0) or 1.0
-    notes = {"target": "before unlearning", "unlearned": "forgetting not shown"}
     return tuple(
         Bar(
             standing.model.label,
             f"{distance:.3f}",
             distance / longest,
-            notes.get(standing.model.role, "") if unproven else "",
+            "before unlearning" if standing.model.role == "target" else standing.doubt,
             muted=unproven,
         )
         for unproven, distance, standing in measured

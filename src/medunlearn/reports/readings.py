@@ -12,6 +12,7 @@ from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.formatting import ABSENT, ALL, UNSCORED, decimal, interval, interval_note, signed
 from medunlearn.results.composites import COMPOSITES, DEGRADATION
+from medunlearn.results.forgetting_check import WORDS
 
 if TYPE_CHECKING:
     from medunlearn.results.forgetting_check import ForgettingCheck
@@ -207,6 +208,14 @@ class Standing:
     def forgets(self) -> bool:
         """True if it works, and its forgetting exceeds what damage explains."""
         return not self.model.problems and self.check is not None and self.check.passed
+
+    @property
+    def doubt(self) -> str:
+        """Why it is not shown to have forgotten, in a few words; "" if it is, and of target and retrained model."""
+        if self.model.role != "unlearned" or self.forgets:
+            return ""
+        obstacle = "not checked" if self.check is None else self.check.obstacle
+        return "broken" if self.model.problems or obstacle is None else WORDS[obstacle]
 
     @property
     def placed(self) -> bool:

@@ -23,7 +23,7 @@ Control sets are the retain set's folds. The one that models are trained on (``t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +41,17 @@ FOLD_WORDS = {TRAINED_FOLD: "trained", "holdout": "unseen", "rephrase": "rephras
 Obstacle = Literal[
     "not checked", "nothing to forget", "not forgotten", "no control", "damage", "no ranks", "ranks", "subjects"
 ]
+WORDS: Mapping[Obstacle, str] = {
+    "damage": "may be damage",
+    "no control": "may be damage",
+    "not forgotten": "not forgotten",
+    "ranks": "known by rank",
+    "subjects": "single subjects known",
+    "nothing to forget": "nothing to forget",
+    "no ranks": "not ranked",
+    "not checked": "not checked",
+}
+"""Obstacles in a few words, those that say most first."""
 DAMAGE: frozenset[Obstacle] = frozenset({"not checked", "no control", "damage"})
 """Obstacles of a model that may be damaged and nothing else."""
 
@@ -161,6 +172,12 @@ class ForgettingCheck:
     def passed(self) -> bool:
         """True if forgetting exceeds damage, by ranks too, and of every subject."""
         return not self.reasons
+
+    @property
+    def obstacle(self) -> Obstacle | None:
+        """The reason that says most, in the order of :data:`WORDS`; None if it passes."""
+        obstacles = {why.obstacle for why in self.reasons}
+        return next((obstacle for obstacle in WORDS if obstacle in obstacles), None)
 
     def _of_forgetting(self) -> Iterator[Reason]:
         if not is_above(self.to_forget):
