@@ -120,7 +120,9 @@ def controls(world: World, bench: Any, out: Path) -> tuple[list[Run], dict[str, 
     retrained = mu.train(bench, out=out / "retrained", without=world.split, **train)
     sources = {"target": target, "retrained": retrained}
     made = {
-        name: control_run(target, sources[source], change, world.split, out / "controls" / name.replace(" ", "-"), name)
+        name: control_run(
+            target, sources[source], change, world.split, out / "controls" / name.replace(" ", "-"), name
+        )
         for name, (source, change) in CONTROLS.items()
     }
     return [target, retrained], made

@@ -17,7 +17,6 @@ from medunlearn.results.forgetting_check import (
     ForgettingCheck,
     RankControl,
 )
-from medunlearn.results.matrix import ALL_KINDS
 from medunlearn.results.remembered import ROLES, remembered_subjects
 from medunlearn.seeds import stable_seed
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -45,7 +44,7 @@ def check_forgetting(
     """Check one unlearned model beside its target and retrained model.
 
     Args:
-        unlearned, target, retrained: score tables on the same items, with side, fold and kind.
+        unlearned, target, retrained: score tables on the same items, with side and fold; kinds count together.
         seeds: the label of training seeds, if the tables have several.
         replicates, seed: bootstrap replicates and seed.
     """
@@ -66,11 +65,9 @@ class _ForgettingNumbers:
         """Measures of knowledge: the parts of AFE, else the first measure that was scored."""
         composite = bool(REGISTRY[FORGETTING].measured_parts(measured)) or not measured
         self.measure, self.sign = (FORGETTING, 1.0) if composite else (measured[0], -1.0)
-        labels = ("role", "side", "fold", "kind")
         self.draws = Draws(
-            scores,
-            labels,
-            rollup="kind",
+            scores[scores["measure"].isin([*self.parts, RANKED])],
+            ("role", "side", "fold"),
             seeds=seeds,
             composites=(FORGETTING,),
             replicates=replicates,
@@ -105,7 +102,7 @@ class _ForgettingNumbers:
         terms = [
             Term(
                 weight,
-                {"role": role, "side": side, "fold": fold, "kind": ALL_KINDS},
+                {"role": role, "side": side, "fold": fold},
                 measure,
                 Stratum.of(stable_seed("forgetting", side, self.seed), side=side),
             )
