@@ -102,13 +102,13 @@ WORLDS: Mapping[str, World] = {
         lambda: mu.build.medforget(synthetic=24, institutions=4, studies=1, sections=4, text_only=True),
         "patient_25",
         SMALL | {"train_on": "questions", "epochs": 24},
-        {"folds": ("train", "rephrase", "utility")},
+        {"folds": ("train", "rephrase", "utility"), "limit": 10, "max_new_tokens": 48},
     ),
     "notes": World(
         lambda: mu.build.notes(NOTES / "notes.csv", holdout=NOTES / "notes-unseen.csv"),
         "random_25",
         SMALL | {"epochs": 30},
-        {"folds": ("train", "holdout", "utility")},
+        {"folds": ("train", "holdout", "utility"), "limit": 8, "max_new_tokens": 48},
     ),
 }
 

@@ -135,6 +135,7 @@ def test_a_reference_that_failed_decides_nothing(content: ReportContent) -> None
     assert report.data["headline"]["closest_to_retrained"] is None
     assert "the retain set" in report.data["headline"]["explanation"]
     assert report.data["headline"]["reference"]["passed"] is False
+    assert not any(own["passed"] for own in report.data["headline"]["forgetting"].values())
     passed = ReferenceCheck(Contrast(0.08, 0.05, 0.11, 30, "", "MU"), Contrast(0.9, 0.85, 0.95, 30, "", "AFE"))
     report = unlearning_report(replace(content, reference=passed))
     assert report.data["headline"]["closest_to_retrained"] == "RMU"

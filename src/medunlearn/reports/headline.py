@@ -95,14 +95,14 @@ def _verdict(
         why = "No unlearned model that works has both numbers and the retrained model's too."
         return None, "Not known", (*left_out, why)
     target = next((standing.distance for standing in ranked if standing.model.role == "target"), None)
-    forgetful = [standing for standing in working if standing.forgets]
-    if not forgetful:
+    forgetful = [(standing.distance_beyond_damage, standing) for standing in working if standing.forgets]
+    measured_beyond = [(distance, standing) for distance, standing in forgetful if distance is not None]
+    if not measured_beyond:
         nearest = min(working, key=lambda standing: standing.distance or 0.0)
         if target is None or (nearest.distance or 0.0) < target:
-            return None, *_unproven(nearest, left_out, len(working) - 1)
+            return None, *_unproven(nearest, left_out)
         return None, "None", (*left_out, *_no_closer(nearest, nearest.distance or 0.0, target))
-    closest = forgetful[0]
-    distance = closest.distance_beyond_damage or 0.0
+    distance, closest = measured_beyond[0]
     if target is not None and distance >= target:
         return None, "None", (*left_out, *_no_closer(closest, distance, target))
     gaps = {"utility": closest.utility_gap, "forgetting": closest.forgetting_gap}
@@ -119,14 +119,13 @@ def _no_closer(nearest: Standing, distance: float, target: float) -> tuple[str, 
     )
 
 
-def _unproven(nearest: Standing, left_out: Sequence[str], others: int) -> tuple[str, tuple[str, ...]]:
-    """The answer where no model's forgetting was shown: what keeps the nearest from it."""
+def _unproven(nearest: Standing, left_out: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The answer where no model passes the forgetting check: what keeps the nearest from it."""
     own = f"{nearest.model.label} is nearest in these numbers ({nearest.distance:.3f}), which decides nothing."
-    more = (f"So it is with the {others} others: see the table.",) if others else ()
     reasons = (UNCHECKED,) if nearest.check is None else nearest.check.reasons
     obstacle = None if nearest.check is None else nearest.check.obstacle
     answer = ANSWERS[obstacle or "not checked"]
-    return answer, (*left_out, own, *(why.text for why in reasons), *more)
+    return answer, (*left_out, own, *(why.text for why in reasons))
 
 
 def _beyond_damage(standing: Standing) -> Iterator[str]:

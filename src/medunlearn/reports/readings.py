@@ -89,7 +89,8 @@ class Results:
         self.models = content.models
         self.retrained = next((model for model in content.models if model.role == "retrained"), None)
         self.reference = content.reference
-        self.forgetting = content.forgetting
+        refused = content.reference is not None and not content.reference.passed
+        self.forgetting = {} if refused else content.forgetting
         self._metrics = content.metrics
         self._readings = {
             (model.label, *_key(row)): reading_of(row) for model in content.models for row in rows_of(model.summary)

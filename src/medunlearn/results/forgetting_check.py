@@ -66,10 +66,10 @@ class Reason:
 
 UNCHECKED = Reason(
     "not checked",
-    "Whether it forgot, or is damaged, was not checked: that takes the scores of a target and a retrained model on "
-    "the same questions.",
+    "Whether it forgot, or is damaged, was not checked: that takes a target and a retrained model that pass the "
+    "reference check, asked the same questions.",
 )
-"""Of a model without target or retrained model."""
+"""Of a model without a valid target or retrained model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,10 @@ def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> 
     words = paper_yaml(paper, "report")["findings"]
 
     def unreadable(case: Case, finding: Finding) -> str:
-        own = words[finding.name]
-        refused = results.refused_in(case.labels, finding.context) if own.get("against_retrained") else ""
-        if refused or case.verdict != own.get("says_forgotten"):
-            return refused
-        return results.unproven_in(case.labels, finding.context)
+        own, at = words[finding.name], (case.labels, finding.context)
+        says_forgotten = case.verdict == own.get("says_forgotten")
+        refused = results.refused_in(*at) if own.get("against_retrained") or says_forgotten else ""
+        return refused or (results.unproven_in(*at) if says_forgotten else "")
 
     def case_of(case: Case, finding: Finding) -> Case:
         reason = unreadable(case, finding) if case.verdict in (HOLDS, FAILS) else ""

@@ -188,6 +188,8 @@ class SweepResults:
 
     def may_be_best(self, context: str, split: str, method: str) -> bool:
         """True unless a model is broken, or cannot be told apart from damage."""
+        if (context, split) in self.refused:
+            return False
         broken = {self.broken.get((context, split, method)), self.broken.get((context, split, ""))} != {None}
         return not broken and not any(
             why.obstacle in DAMAGE for why in self.unproven.get((context, split, method), ())
