@@ -214,7 +214,7 @@ def test_refusing_is_not_forgetting() -> None:
     [
         ("measure == 'ranked_first'", "no ranks"),
         ("side == 'retain' and fold == 'holdout'", "no control"),
-        ("side == 'retain' and fold == 'train' and measure != 'ranked_first'", "no control"),
+        ("side == 'retain' and fold == 'train' and measure != 'ranked_first'", "not checked"),
     ],
 )
 def test_what_was_not_measured_is_no_success(without: str, obstacle: str) -> None:
