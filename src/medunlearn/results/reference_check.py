@@ -135,7 +135,8 @@ def check_reference(
     )
 
     def contrast(side: Side, measure: str, weights: Mapping[tuple[str, str], float]) -> Contrast:
-        stratum = Stratum.of(stable_seed("reference", side, seed), side=side)
+        folds = tuple(dict.fromkeys(fold for _, fold in weights))
+        stratum = Stratum.of(stable_seed("reference", side, seed), side=side, fold=folds)
         terms = [
             Term(weight, {"role": role, "side": side, "fold": fold, "kind": ALL_KINDS}, measure, stratum)
             for (role, fold), weight in weights.items()
