@@ -36,6 +36,7 @@ LOSSES, NGDIFF = "tests/methods/test_losses.py", "tests/methods/test_ngdiff.py"
 HEAD, PACKING = "tests/models/test_head.py", "tests/models/test_packing.py"
 HEALTH, VERIFY = "tests/models/test_health.py", "tests/study/test_verify.py"
 STATISTICS, RESULTS = "tests/statistics/test_", "tests/results/test_"
+CONTROLS = "tests/reports/test_headline.py"
 MUTATIONS = [
     Mutation(
         "statistics/intervals.py", "alpha / 2)) if hits > 0", "alpha)) if hits > 0", f"{STATISTICS}intervals.py"
@@ -66,6 +67,9 @@ MUTATIONS = [
         "is not None\n    ]",
         "tests/reports/test_headline.py",
     ),
+    Mutation("results/forgetting_check.py", "if not control.excludes_damage", "if False", CONTROLS),
+    Mutation("results/forgetting_check.py", "value > high or is_above(self.gap)", "False", CONTROLS),
+    Mutation("results/remembered.py", "if p <= alpha and nearer", "if False", CONTROLS),
     Mutation("statistics/bootstrap.py", "int(self.n_clusters[places].min())", "n", f"{STATISTICS}bootstrap.py"),
     Mutation("statistics/paired.py", "np.where(lonely, np.nan, first)", "first", f"{STATISTICS}paired.py"),
     Mutation("statistics/roc.py", "below + theirs / 2", "below + theirs", f"{STATISTICS}roc.py"),

@@ -6,13 +6,17 @@ Contents are frozen, and tests replace fields of a copy.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from control_tables import knows, never_saw, table
 
 from medunlearn.reports.content import Example, ModelResult, ReportContent, Role
+from medunlearn.results.forgetting_check import ForgettingCheck
+from medunlearn.results.forgetting_numbers import check_forgetting
 
 # label, role, method, utility on retain and forgetting on forget (train fold, all kinds).
 MODELS: tuple[tuple[str, Role, str | None, float, float], ...] = (
@@ -109,6 +113,14 @@ def _examples() -> tuple[Example, ...]:
     )
 
 
+def _forgetting() -> dict[str, ForgettingCheck]:
+    """Checks of the methods: all forgot, with nothing else lost."""
+    own = check_forgetting(*(table(level, seed=n) for n, level in enumerate((never_saw, knows, never_saw))))
+    assert own.passed
+    unlearned = [(label, forgetting) for label, role, _, _, forgetting in MODELS if role == "unlearned"]
+    return {label: replace(own, gap_beyond_damage=forgetting - 0.62) for label, forgetting in unlearned}
+
+
 @pytest.fixture(scope="session")
 def content() -> ReportContent:
     models = tuple(
@@ -139,4 +151,5 @@ def content() -> ReportContent:
         },
         caveats=("Numbers from an invented hospital and a tiny model: they show that the pipeline works.",),
         show_text=True,
+        forgetting=_forgetting(),
     )

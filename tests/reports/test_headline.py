@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pytest
+from control_tables import Level, all_but_one, damaged, damaged_but_trained, knows, never_saw, report_content, table
 
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
@@ -133,6 +135,7 @@ def test_a_reference_that_failed_decides_nothing(content: ReportContent) -> None
     assert report.data["headline"]["closest_to_retrained"] is None
     assert "the retain set" in report.data["headline"]["explanation"]
     assert report.data["headline"]["reference"]["passed"] is False
+    assert not any(own["passed"] for own in report.data["headline"]["forgetting"].values())
     passed = ReferenceCheck(Contrast(0.08, 0.05, 0.11, 30, "", "MU"), Contrast(0.9, 0.85, 0.95, 30, "", "AFE"))
     report = unlearning_report(replace(content, reference=passed))
     assert report.data["headline"]["closest_to_retrained"] == "RMU"
@@ -160,3 +163,73 @@ def test_any_kinds_make_panels(content: ReportContent) -> None:
 def test_two_models_of_one_label_are_refused(content: ReportContent) -> None:
     with pytest.raises(InputError, match="one label"):
         Results(replace(content, models=(content.models[0], content.models[0])))
+
+
+CONTROLS: dict[str, Level] = {
+    "did nothing": knows,
+    **{f"damage {share:.0%}": damaged(share) for share in (0.05, 0.15, 0.3, 0.6)},
+    "scrambled": damaged(1.0),
+    "trained questions kept": damaged_but_trained,
+    "one remembered": all_but_one,
+}
+
+
+def headline_of(models: dict[str, pd.DataFrame], without: str = "", **broken: tuple[str, ...]) -> dict[str, Any]:
+    data = unlearning_report(report_content(models, broken, without)).data["headline"]
+    assert isinstance(data, dict)
+    return data
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_control_alone_is_never_the_closest(control: str) -> None:
+    data = headline_of({control: table(CONTROLS[control], seed=7)})
+    assert data["closest_to_retrained"] is None
+    assert data["forgetting"][control]["passed"] is False
+
+
+def test_damage_comes_nearer_in_the_plane_and_is_not_the_closest() -> None:
+    """The plane of utility and forgetting rewards damage: only what exceeds it counts."""
+    models = {"damage": table(damaged(0.5), seed=7)}
+    data = headline_of(models)
+    assert data["distance_to_retrained"]["damage"] < data["distance_to_retrained"]["target"]
+    assert data["closest_to_retrained"] is None
+    assert "damage" in data["forgetting"]["damage"]["obstacles"]
+
+
+def test_a_model_that_forgot_is_the_closest_among_controls() -> None:
+    models = {name: table(level, seed=7) for name, level in CONTROLS.items()} | {"right": table(never_saw, seed=8)}
+    assert headline_of(models)["closest_to_retrained"] == "right"
+
+
+def test_refusing_is_not_forgetting() -> None:
+    """No answer on the forget set, and every fact still ranks first."""
+    refusing = table(never_saw, ranks=knows, seed=9)
+    data = headline_of({"refusing": refusing})
+    assert data["closest_to_retrained"] is None
+    assert "ranks" in data["forgetting"]["refusing"]["obstacles"]
+
+
+@pytest.mark.parametrize(
+    ("without", "obstacle"),
+    [
+        ("measure == 'ranked_first'", "no ranks"),
+        ("side == 'retain' and fold == 'holdout'", "no control"),
+        ("side == 'retain' and fold == 'train' and measure != 'ranked_first'", "not checked"),
+    ],
+)
+def test_what_was_not_measured_is_no_success(without: str, obstacle: str) -> None:
+    data = headline_of({"right": table(never_saw, seed=8)}, without=without)
+    assert data["closest_to_retrained"] is None
+    assert obstacle in data["forgetting"]["right"]["obstacles"]
+
+
+def test_a_model_without_a_check_gets_no_verdict(content: ReportContent) -> None:
+    unchecked = Results(replace(content, forgetting={}))
+    closest, headline = verdict(standings(unchecked, main_plane(unchecked)), None)
+    assert (closest, headline.answer) == (None, "Not checked")
+
+
+def test_a_broken_model_that_answers_right_is_not_the_closest() -> None:
+    data = headline_of({"right": table(never_saw, seed=8)}, right=("its weights hold NaN",))
+    assert data["closest_to_retrained"] is None
+    assert data["forgetting"]["right"]["passed"] is False

@@ -41,6 +41,8 @@ def test_a_retrained_model_that_learned_the_retain_set_passes() -> None:
     assert check.learned.value == pytest.approx(0.085 - 0.1 * 0.00875)
     assert check.memorized.value == pytest.approx(0.78)
     assert check.learned.n_subjects == 8
+    assert check.target_learned is not None
+    assert check.target_learned.value == pytest.approx(0.95 - 0.9 * 0.94 - 0.1 * 0.00875)
 
 
 @pytest.mark.parametrize(("retain", "verdict"), [(0.376, "does not hold"), (0.855, "is not settled")])
@@ -67,10 +69,37 @@ def test_a_measure_without_a_composite_is_read_as_it_is() -> None:
 
 def test_few_subjects_are_not_enough() -> None:
     check = check_reference(scores(0.98, 0.95, subjects=4), scores(0.2, 0.94, subjects=4))
-    assert len(check.reasons) == 2
+    assert len(check.reasons) == 3
     assert all("not known" in reason for reason in check.reasons)
 
 
 def test_without_the_train_fold_nothing_is_known() -> None:
     other = TARGET.assign(fold="holdout")
     assert not check_reference(other, other).passed
+
+
+def test_a_target_that_learned_less_than_the_retrained_model_fails() -> None:
+    """Equal steps on half of the documents: utility 0.451 beside 0.945."""
+    check = check_reference(scores(0.98, 0.451), scores(0.2, 0.945))
+    (reason,) = check.reasons
+    assert "the target knows the retain set" in reason
+    assert check.target_learned is not None
+    assert check.target_learned.high is not None
+    assert check.target_learned.high < 0.0
+
+
+@pytest.mark.parametrize(("retrained", "passes"), [(0.38, True), (0.1, False), (0.7, False)])
+def test_both_are_alike_on_unseen_questions(retrained: float, passes: bool) -> None:
+    """The margin is 0.2 of the target's utility on the retain set: 0.19 on both sides."""
+    unseen = [scores(0.0, level).query("side == 'retain'") for level in (0.4, retrained)]
+    unseen = [table.assign(fold="holdout", item="unseen-" + table["item"]) for table in unseen]
+    target, other = (pd.concat(tables) for tables in zip((TARGET, scores(0.2, 0.94)), unseen, strict=True))
+    check = check_reference(target, other)
+    assert check.passed is passes
+    assert [gap.fold for gap in check.unseen] == ["holdout"]
+
+
+def test_too_few_unseen_subjects_are_no_reason() -> None:
+    unseen = scores(0.0, 0.4, subjects=3).query("side == 'retain'").assign(fold="holdout")
+    unseen["item"] = "unseen-" + unseen["item"]
+    assert check_reference(pd.concat([TARGET, unseen]), pd.concat([scores(0.2, 0.94), unseen])).passed

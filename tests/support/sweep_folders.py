@@ -23,6 +23,14 @@ REPLICATES = 60
 IMITATIONS = ("target", "retrained", "scrambled")
 """Methods of the control tests: a model that did nothing, one that did everything right, and a broken one."""
 
+DAMAGES = ("damage-05", "damage-15", "damage-30", "damage-60")
+"""Methods of the control tests that lost a share of all that the target knows."""
+
+
+def damage_of(role: str) -> float | None:
+    """The share that a control of :data:`DAMAGES` lost; None of any other role."""
+    return int(role.removeprefix("damage-")) / 100 if role in DAMAGES else None
+
 
 @dataclass(frozen=True)
 class Model:
@@ -47,7 +55,9 @@ class Model:
 
 
 class SweepFolder:
-    """Writes evaluated models into a folder; a method of :data:`IMITATIONS` has that role's scores."""
+    """Writes evaluated models into a folder; a method of :data:`IMITATIONS` or :data:`DAMAGES` has that
+    role's scores.
+    """
 
     summarized = True
     titles: Mapping[str, str] = {}
@@ -64,7 +74,7 @@ class SweepFolder:
 
     def imitated(self, model: Model) -> Model:
         """The model whose scores this one gets."""
-        if model.role == "unlearned" and model.method in IMITATIONS:
+        if model.role == "unlearned" and model.method in (*IMITATIONS, *DAMAGES):
             return replace(model, role=model.method, method="", made_for=model.asked)
         return model
 

@@ -15,6 +15,7 @@ from medunlearn.reports.provenance import with_provenance
 from medunlearn.reports.view import ResultView
 
 if TYPE_CHECKING:
+    from medunlearn.results.forgetting_check import ForgettingCheck
     from medunlearn.results.reference_check import ReferenceCheck
 
 Role = Literal["target", "retrained", "unlearned"]
@@ -185,6 +186,8 @@ class ReportContent:
         caveats: sentences for the top of the page.
         broken: warnings of broken models; also the first caveats.
         reference: whether the retrained model is a valid reference; None without target or retrained model.
+        forgetting: label of an unlearned model -> whether its forgetting exceeds what damage explains; a model
+            without a check gets no verdict.
         show_text: True if text of records, questions and responses may be shown.
         groups: the benchmark's own measures by node of one level: level, node, measure, side, fold, model, and a
             summary's columns.
@@ -215,6 +218,7 @@ class ReportContent:
     utility: pd.DataFrame = field(default_factory=pd.DataFrame)
     broken: tuple[str, ...] = ()
     reference: ReferenceCheck | None = None
+    forgetting: Mapping[str, ForgettingCheck] = field(default_factory=dict)
     paper: PaperPart = field(default_factory=PaperPart)
     provenance: tuple[Provenance, ...] = ()
     extractor: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from medunlearn.reports.blocks import (
@@ -23,14 +23,16 @@ from medunlearn.reports.formatting import place_text
 from medunlearn.reports.plots import tradeoff
 from medunlearn.reports.readings import Gap, Plane, Results, Standing, drawable, signed_with_interval
 from medunlearn.reports.table_blocks import headline_table
+from medunlearn.results.forgetting_check import UNCHECKED, Obstacle
 
 if TYPE_CHECKING:
     from medunlearn.results.reference_check import ReferenceCheck
 
 RANKING_NOTE = (
     "Distance: the root of the two squared differences from the retrained model, in utility and in forgetting; "
-    "0 = the same. Where intervals overlap, the order of the methods is not settled. Differences are paired on "
-    "subjects; no interval here is corrected for the number of comparisons."
+    "0 = the same. Damage shortens it, too, so models whose forgetting does not exceed their damage stand last. "
+    "Where intervals overlap, the order is not settled. Differences are paired on subjects; no interval here is "
+    "corrected for the number of comparisons."
 )
 NO_REFERENCE = (
     "A retrained model is missing: one that never saw the forget set. No forgetting number here has a reference "
@@ -44,6 +46,14 @@ REFUSED = (
     "an interval is too wide, ask about more subjects."
 )
 
+ANSWERS: Mapping[Obstacle, str] = {
+    **dict.fromkeys(("damage", "no control"), "Not told apart from damage"),
+    **dict.fromkeys(("not forgotten", "ranks", "subjects"), "None"),
+    **dict.fromkeys(("nothing to forget", "no ranks"), "Not decided"),
+    "not checked": "Not checked",
+}
+"""What keeps a model from a verdict -> the answer."""
+
 
 def verdict(
     ranked: Sequence[Standing], reference: ReferenceCheck | None, undecided: str = ""
@@ -51,7 +61,8 @@ def verdict(
     """Label of the unlearned model closest to the retrained model (None without one), and how certain that is.
 
     Args:
-        ranked: a broken model is never the closest; with a broken target or retrained model nothing is decided.
+        ranked: a broken model is never the closest, nor one whose forgetting does not exceed what damage explains
+            (:mod:`medunlearn.results.forgetting_check`). Beside a broken target or retrained model none is.
         reference: the check of target and retrained model; if it failed, its reasons are the answer.
         undecided: reason why no number of the page decides anything (:func:`.provenance.undecided`).
     """
@@ -80,25 +91,60 @@ def _verdict(
             return None, "Not decided", (why, "Nothing can be read against a broken model. Train it again.")
     if reference is not None and not reference.passed:
         return None, "Not decided", (*reference.reasons, REFUSED)
-    candidates = [
-        (standing.distance, standing)
+    working = [
+        standing
         for standing in ranked
         if standing.model.role == "unlearned" and standing.distance is not None and not standing.model.problems
     ]
-    left_out = [f"Left out, because broken: {', '.join(model.label for model in broken)}."] if broken else []
-    if not candidates:
+    left_out = (f"Left out, because broken: {', '.join(model.label for model in broken)}.",) if broken else ()
+    if not working:
         why = "No unlearned model that works has both numbers and the retrained model's too."
         return None, "Not known", (*left_out, why)
-    distance, closest = candidates[0]
     target = next((standing.distance for standing in ranked if standing.model.role == "target"), None)
+    forgetful = [(standing.distance_beyond_damage, standing) for standing in working if standing.forgets]
+    measured_beyond = [(distance, standing) for distance, standing in forgetful if distance is not None]
+    if not measured_beyond:
+        nearest = min(working, key=lambda standing: standing.distance or 0.0)
+        if target is None or (nearest.distance or 0.0) < target:
+            return None, *_unproven(nearest, left_out)
+        return None, "None", (*left_out, *_no_closer(nearest, nearest.distance or 0.0, target))
+    distance, closest = measured_beyond[0]
     if target is not None and distance >= target:
-        worse = f"The closest, {closest.model.label}, is {distance:.3f} away; the target model {target:.3f}."
-        nearest = "No method came closer to the retrained model than the target model did."
-        return None, "None", (*left_out, nearest, worse)
+        return None, "None", (*left_out, *_no_closer(closest, distance, target))
     gaps = {"utility": closest.utility_gap, "forgetting": closest.forgetting_gap}
     measured = {name: gap for name, gap in gaps.items() if gap is not None}
     differs = ", ".join(f"{name} {signed_with_interval(gap)}" for name, gap in measured.items())
-    return closest, "", (*left_out, f"Against the retrained model: {differs}.", _certainty(measured))
+    against = f"Against the retrained model: {differs}."
+    return closest, "", (*left_out, against, _certainty(measured), *_beyond_damage(closest))
+
+
+def _no_closer(nearest: Standing, distance: float, target: float) -> tuple[str, str]:
+    return (
+        "No method came closer to the retrained model than the target model did.",
+        f"The closest, {nearest.model.label}, is {distance:.3f} away; the target model {target:.3f}.",
+    )
+
+
+def _unproven(nearest: Standing, left_out: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The answer where no model passes the forgetting check: what keeps the nearest from it."""
+    own = f"{nearest.model.label} is nearest in these numbers ({nearest.distance:.3f}), which decides nothing."
+    reasons = (UNCHECKED,) if nearest.check is None else nearest.check.reasons
+    obstacle = None if nearest.check is None else nearest.check.obstacle
+    answer = ANSWERS[obstacle or "not checked"]
+    return answer, (*left_out, own, *(why.text for why in reasons))
+
+
+def _beyond_damage(standing: Standing) -> Iterator[str]:
+    """How much of what was to be forgotten is gone, beside what is gone of everything else."""
+    if standing.check is None:
+        return
+    lost = [
+        f"{control.lost:.2f} of the {control}" for control in standing.check.controls if control.lost is not None
+    ]
+    idle = [f"{control}: {control.reason}" for control in standing.check.controls if control.reason]
+    yield f"Gone: {standing.check.forgotten:.2f} of what was to be forgotten; on the retain set {', '.join(lost)}."
+    if idle:
+        yield f"Not read beside it: {'; '.join(idle)}."
 
 
 def _certainty(gaps: dict[str, Gap]) -> str:
@@ -136,20 +182,25 @@ def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str
 
 
 def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
-    """Distances to the retrained model, shortest first, without broken models."""
+    """Distances to the retrained model, shortest first, without broken models; muted without a verdict."""
     measured = sorted(
         (
-            (standing.distance, standing.model)
+            (not standing.forgets, standing.distance, standing)
             for standing in ranked
             if standing.distance is not None and not standing.model.problems
         ),
-        key=lambda pair: pair[0],
+        key=lambda entry: entry[:2],
     )
-    longest = max((distance for distance, _ in measured), default=0.0) or 1.0
-    before = {"target": "before unlearning"}
+    longest = max((distance for _, distance, _ in measured), default=0.0) or 1.0
     return tuple(
-        Bar(model.label, f"{d:.3f}", d / longest, before.get(model.role, ""), muted=model.role == "target")
-        for d, model in measured
+        Bar(
+            standing.model.label,
+            f"{distance:.3f}",
+            distance / longest,
+            "before unlearning" if standing.model.role == "target" else standing.doubt,
+            muted=unproven,
+        )
+        for unproven, distance, standing in measured
     )
 
 

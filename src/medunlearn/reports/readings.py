@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medunlearn.data.origins import is_drawn, marked, real_name
 from medunlearn.data.records import FOLDS, KINDS, RECORD
@@ -14,6 +14,10 @@ from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.formatting import ABSENT, ALL, UNSCORED, decimal, interval, interval_note, signed
 from medunlearn.reports.provenance import undecided
 from medunlearn.results.composites import COMPOSITES, DEGRADATION
+from medunlearn.results.forgetting_check import WORDS
+
+if TYPE_CHECKING:
+    from medunlearn.results.forgetting_check import ForgettingCheck
 
 _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")
 
@@ -93,6 +97,8 @@ class Results:
         self.retrained = next((model for model in content.models if model.role == "retrained"), None)
         self.reference = content.reference
         self.undecided = undecided(content.benchmark)
+        refused = content.reference is not None and not content.reference.passed
+        self.forgetting = {} if refused else content.forgetting
         self._metrics = content.metrics
         self._readings = {
             (model.label, *_key(row)): reading_of(row) for model in content.models for row in rows_of(model.summary)
@@ -180,7 +186,12 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Numbers of one model, and its gaps to the retrained model. ``degradation`` is DS on forget."""
+    """Numbers of one model, and its gaps to the retrained model.
+
+    Attributes:
+        degradation: DS on forget.
+        check: whether its forgetting exceeds what damage explains; None if that was not checked.
+    """
 
     model: ModelResult
     utility: Reading | None
@@ -188,6 +199,7 @@ class Standing:
     degradation: Reading | None
     utility_gap: Gap | None
     forgetting_gap: Gap | None
+    check: ForgettingCheck | None = None
 
     @property
     def distance(self) -> float | None:
@@ -195,6 +207,27 @@ class Standing:
         if self.utility_gap is None or self.forgetting_gap is None:
             return None
         return math.hypot(self.utility_gap.difference, self.forgetting_gap.difference)
+
+    @property
+    def distance_beyond_damage(self) -> float | None:
+        """The distance where forgetting counts only beyond the share lost of what is retained; None if one part
+        is missing. Damage alone never shortens it.
+        """
+        gap = None if self.check is None else self.check.gap_beyond_damage
+        return None if gap is None or self.utility_gap is None else math.hypot(self.utility_gap.difference, gap)
+
+    @property
+    def forgets(self) -> bool:
+        """True if it works, and its forgetting exceeds what damage explains."""
+        return not self.model.problems and self.check is not None and self.check.passed
+
+    @property
+    def doubt(self) -> str:
+        """Why it is not shown to have forgotten, in a few words; "" if it is, and of target and retrained model."""
+        if self.model.role != "unlearned" or self.forgets:
+            return ""
+        obstacle = "not checked" if self.check is None else self.check.obstacle
+        return "broken" if self.model.problems or obstacle is None else WORDS[obstacle]
 
     @property
     def placed(self) -> bool:
@@ -227,20 +260,26 @@ def drawable(results: Results, where: Plane) -> bool:
 
 
 def standings(results: Results, where: Plane) -> list[Standing]:
-    """Target, retrained, then the unlearned models, closest to the retrained model first."""
+    """Target, retrained, then the unlearned models: those whose forgetting exceeds damage, then all others, each
+    closest to the retrained model first.
+    """
 
     def standing(model: ModelResult) -> Standing:
         utility, forgetting = (results.reading(model, *axis) for axis in axes)
-        gaps = [results.gap(model, *axis) for axis in axes]
-        return Standing(model, utility, forgetting, results.reading(model, where.forget, DEGRADATION), *gaps)
+        utility_gap, forgetting_gap = (results.gap(model, *axis) for axis in axes)
+        degradation = results.reading(model, where.forget, DEGRADATION)
+        check = results.forgetting.get(model.label)
+        return Standing(model, utility, forgetting, degradation, utility_gap, forgetting_gap, check)
 
     axes = ((where.retain, where.utility), (where.forget, where.forgetting))
     models = map(standing, results.models)
     roles = ("target", "retrained", "unlearned")
-    return sorted(
-        models,
-        key=lambda entry: (roles.index(entry.model.role), math.inf if entry.distance is None else entry.distance),
-    )
+
+    def place(entry: Standing) -> tuple[int, bool, float]:
+        distance = entry.distance_beyond_damage if entry.forgets else entry.distance
+        return roles.index(entry.model.role), not entry.forgets, math.inf if distance is None else distance
+
+    return sorted(models, key=place)
 
 
 def is_composite(metric: str) -> bool:

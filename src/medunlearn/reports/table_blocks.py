@@ -121,7 +121,10 @@ def headline_table(ranked: Sequence[Standing], where: Plane) -> Table:
 def _headline_row(standing: Standing) -> tuple[Cell, ...]:
     values = (standing.utility, standing.forgetting, standing.degradation)
     gaps, distance = (standing.utility_gap, standing.forgetting_gap), standing.distance
-    compared = (*map(_gap_to_retrained, gaps), Cell(ABSENT if distance is None else decimal(distance)))
+    compared = (
+        *map(_gap_to_retrained, gaps),
+        Cell(ABSENT if distance is None else decimal(distance), standing.doubt),
+    )
     if standing.model.role == "retrained":
         compared = (Cell("reference"), Cell("reference"), Cell("0"))
     return (Cell(standing.model.label), *map(reading_cell, values), *compared)

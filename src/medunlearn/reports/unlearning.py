@@ -233,6 +233,11 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
             "explanation": " ".join(answer.sentences),
             "reference": reference_data(content.reference),
             "distance_to_retrained": {standing.model.label: standing.distance for standing in ranked},
+            "forgetting": {
+                standing.model.label: forgetting_data(standing)
+                for standing in ranked
+                if standing.model.role == "unlearned"
+            },
         },
         "models": [_model(model) for model in content.models],
         "comparisons": content.comparisons,
@@ -265,6 +270,23 @@ def reference_data(reference: ReferenceCheck | None) -> dict[str, Any] | None:
     if reference is None:
         return None
     return {**asdict(reference), "passed": reference.passed, "reasons": reference.reasons}
+
+
+def forgetting_data(standing: Standing) -> dict[str, Any]:
+    """A model's forgetting beside what damage explains, for JSON."""
+    check = standing.check
+    if check is None:
+        return {"passed": False, "obstacles": ["not checked"]}
+    return {
+        "passed": standing.forgets,
+        "obstacles": [why.obstacle for why in check.reasons],
+        "reasons": [why.text for why in check.reasons],
+        "forgotten": check.forgotten,
+        "lost": {control.fold: control.lost for control in check.controls},
+        "ranked_first": {rank.fold: rank.value.value for rank in check.ranks},
+        "remembered": None if check.remembered is None else asdict(check.remembered),
+        "distance_beyond_damage": standing.distance_beyond_damage,
+    }
 
 
 def _model(model: ModelResult) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import with_later_columns
+from medunlearn.results.forgetting_check import ForgettingCheck
+from medunlearn.results.forgetting_numbers import check_forgetting
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import summarize_control
 from medunlearn.results.rated import with_drawn_names
@@ -314,8 +316,25 @@ def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, se
 
 def reference_of(models: Sequence[Evaluated], replicates: int, seed: int) -> ReferenceCheck | None:
     """The reference check of the first target and retrained model; None if one is missing."""
+    references = _references(models)
+    return (
+        None if references is None else check_reference(*comparable(references), replicates=replicates, seed=seed)
+    )
+
+
+def forgetting_of(models: Sequence[Evaluated], replicates: int, seed: int) -> dict[str, ForgettingCheck]:
+    """Label of each unlearned model -> its forgetting check; empty without target and retrained model."""
+    references = _references(models)
+    if references is None:
+        return {}
+    return {
+        model.run.label: check_forgetting(*comparable([model, *references]), replicates=replicates, seed=seed)
+        for model in models
+        if model.run.role == "unlearned"
+    }
+
+
+def _references(models: Sequence[Evaluated]) -> tuple[Evaluated, Evaluated] | None:
+    """The first target and the first retrained model."""
     first = {model.run.role: model for model in reversed(models)}
-    if not {"target", "retrained"} <= set(first):
-        return None
-    target, retrained = comparable([first["target"], first["retrained"]])
-    return check_reference(target, retrained, replicates=replicates, seed=seed)
+    return (first["target"], first["retrained"]) if {"target", "retrained"} <= set(first) else None

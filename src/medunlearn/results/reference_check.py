@@ -1,17 +1,22 @@
-"""The reference check: whether the retrained model is a valid reference, and whether there is anything to forget.
+"""The reference check: whether target and retrained model differ by the forget set alone.
 
-Comparison with a retrained model has two premises, each a contrast with an interval over subjects:
+Comparison with a retrained model has premises, each a contrast with an interval over subjects:
 
-- *learned*: the retrained model knows the retain set as the target does. A model trained too briefly is close to
-  any destroyed model, which then looks best. Its utility must be above :data:`LEARNED` of the target's, with the
-  whole interval. Our rules count a method with 0.8 of the target's utility as useful; the reference is allowed half
-  of that loss, so that its own deficit does not decide the result.
+- *learned*: the two know the retain set alike. Each must have more than :data:`LEARNED` of the other's utility,
+  with the whole interval (two one-sided tests). A retrained model that was trained too briefly is close to any
+  destroyed model, which then looks best; a target that was trained too briefly is beaten by any model that trained
+  on. Our rules count a method with 0.8 of the target's utility as useful; the reference is allowed half of that
+  loss, so that its own deficit does not decide the result.
+- *alike on unseen questions*, where these were asked and at least five subjects have them: the two differ by less
+  than :data:`UNSEEN` of the target's utility on the retain set, both ways. What neither was trained on shows
+  whether they are the same kind of model.
 - *memorized*: the target answers the forget set better than the retrained model, with the whole interval above 0.
   Otherwise there is nothing to forget, and an unchanged model is close, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -25,32 +30,65 @@ from medunlearn.seeds import stable_seed
 from medunlearn.statistics.bootstrap import REPLICATES
 
 LEARNED = 0.9
+UNSEEN = 0.2
 TRAINED_FOLD = "train"
+UNSEEN_FOLDS: Mapping[str, str] = {"holdout": "unseen", "rephrase": "rephrased", "utility": "general"}
+"""Folds that no model is trained on -> their questions in words."""
 _UTILITY, _FORGETTING = "MU", "AFE"
 
 
 @dataclass(frozen=True, slots=True)
+class UnseenGap:
+    """Target and retrained model on questions of the retain side that neither was trained on.
+
+    Attributes:
+        retrained: :data:`UNSEEN` of the target's utility on retain, plus the retrained model's here minus the
+            target's; above 0 = no worse.
+        target: the same the other way round.
+    """
+
+    fold: str
+    retrained: Contrast
+    target: Contrast
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceCheck:
-    """Both premises of a comparison with the retrained model.
+    """Premises of a comparison with the retrained model.
 
     Attributes:
         learned: the retrained model's utility on retain minus :data:`LEARNED` of the target's; above 0 = learned.
         memorized: the target's knowledge of the forget set minus the retrained model's; above 0 = memorized.
+        target_learned: the target's utility on retain minus :data:`LEARNED` of the retrained model's; None in
+            checks made before it was measured.
+        unseen: what was asked of both without training.
     """
 
     learned: Contrast
     memorized: Contrast
+    target_learned: Contrast | None = None
+    unseen: tuple[UnseenGap, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons why the retrained model is not a valid reference; empty if both premises hold."""
-        premises = (
-            (
-                self.learned,
-                f"the retrained model knows the retain set as the target does ({LEARNED:g} of its score)",
-            ),
-            (self.memorized, "the target knows the forget set better than the retrained model"),
-        )
+        """Reasons why the retrained model is not a valid reference; empty if all premises hold."""
+        share = f"({LEARNED:g} of its score)"
+        premises = [(self.learned, f"the retrained model knows the retain set as the target does {share}")]
+        if self.target_learned is not None:
+            premises.append(
+                (self.target_learned, f"the target knows the retain set as the retrained model does {share}")
+            )
+        for gap in self.unseen:
+            on = f"on {UNSEEN_FOLDS[gap.fold]} questions (within {UNSEEN:g} of its score on retain)"
+            premises += [
+                (contrast, f"{worse} is no worse than {better} {on}")
+                for contrast, worse, better in (
+                    (gap.retrained, "the retrained model", "the target"),
+                    (gap.target, "the target", "the retrained model"),
+                )
+                if contrast.low is not None
+            ]
+        premises.append((self.memorized, "the target knows the forget set better than the retrained model"))
         return tuple(_reason(contrast, premise) for contrast, premise in premises if not holds(contrast))
 
     @property
@@ -77,7 +115,7 @@ def check_reference(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> ReferenceCheck:
-    """Check a target and its retrained model on the train fold, over all kinds.
+    """Check a target and its retrained model, over all kinds.
 
     The measures are the composites MU on retain and AFE on forget, or their available parts; without any of those,
     the first measure of both models, higher = knows more.
@@ -88,29 +126,40 @@ def check_reference(
         replicates, seed: bootstrap replicates and seed.
     """
     scores = pd.concat([target.assign(role="target"), retrained.assign(role="retrained")], ignore_index=True)
-    scores = scores[scores["fold"] == TRAINED_FOLD]
-    if scores.empty:
+    trained = scores[scores["fold"] == TRAINED_FOLD]
+    if trained.empty:
         nothing = Contrast(None, reason="nothing of the train fold was scored")
         return ReferenceCheck(nothing, nothing)
-    labels, composites = ("role", "side", "kind"), (_UTILITY, _FORGETTING)
+    labels, composites = ("role", "side", "fold", "kind"), (_UTILITY, _FORGETTING)
     draws = Draws(
         scores, labels, rollup="kind", seeds=seeds, composites=composites, replicates=replicates, seed=seed
     )
 
-    def contrast(side: Side, of_retrained: float, of_target: float, measure: str) -> Contrast:
-        stratum = Stratum.of(stable_seed("reference", side, seed), side=side)
-        weights = {"retrained": of_retrained, "target": of_target}
+    def contrast(side: Side, measure: str, weights: Mapping[tuple[str, str], float]) -> Contrast:
+        folds = tuple(dict.fromkeys(fold for _, fold in weights))
+        stratum = Stratum.of(stable_seed("reference", side, seed), side=side, fold=folds)
         terms = [
-            Term(weight, {"role": role, "side": side, "kind": ALL_KINDS}, measure, stratum)
-            for role, weight in weights.items()
+            Term(weight, {"role": role, "side": side, "fold": fold, "kind": ALL_KINDS}, measure, stratum)
+            for (role, fold), weight in weights.items()
         ]
         return draws.contrast(terms)
 
-    utility, forgetting = (_measure(scores, side) for side in ("retain", "forget"))
+    utility, forgetting = (_measure(trained, side) for side in ("retain", "forget"))
     gained = 1.0 if forgetting == _FORGETTING else -1.0
+    of_target, of_retrained = ("target", TRAINED_FOLD), ("retrained", TRAINED_FOLD)
+
+    def unseen(fold: str) -> UnseenGap:
+        margin, here = {of_target: UNSEEN}, {("retrained", fold): 1.0, ("target", fold): -1.0}
+        other_way = {cell: -weight for cell, weight in here.items()}
+        no_worse = (contrast("retain", utility, {**margin, **gap}) for gap in (here, other_way))
+        return UnseenGap(fold, *no_worse)
+
+    asked = scores.loc[(scores["side"] == "retain") & scores["value"].notna(), "fold"]
     return ReferenceCheck(
-        contrast("retain", 1.0, -LEARNED, utility),
-        contrast("forget", gained, -gained, forgetting),
+        contrast("retain", utility, {of_retrained: 1.0, of_target: -LEARNED}),
+        contrast("forget", forgetting, {of_retrained: gained, of_target: -gained}),
+        contrast("retain", utility, {of_target: 1.0, of_retrained: -LEARNED}),
+        tuple(unseen(fold) for fold in UNSEEN_FOLDS if (asked == fold).any()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
+from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder, damage_of
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.amnesia.build import build
@@ -37,6 +37,8 @@ def paper_like(role: str, method: str, side: str, fold: str, same: bool, scope: 
         return 0.02
     if role == "target":
         return share
+    if (lost := damage_of(role)) is not None:
+        return share * (1 - lost)
     if role == "retrained":
         return UNSEEN if side == "forget" else share
     if scope == "random":
@@ -54,10 +56,16 @@ class AmnesiaFolder(SweepFolder):
     titles = {"graddiff": "GradDiff", "kl_min": "KL-Min", "rmu": "RMU", "simnpo": "SimNPO"}  # noqa: RUF012
 
     def __init__(
-        self, folder: Path, benchmark: Benchmark, *, shares: Shares = paper_like, leakage: bool = True
+        self,
+        folder: Path,
+        benchmark: Benchmark,
+        *,
+        shares: Shares = paper_like,
+        leakage: bool = True,
+        ranked: bool = False,
     ) -> None:
         super().__init__(folder, benchmark)
-        self.shares, self.leakage = shares, leakage
+        self.shares, self.leakage, self.ranked = shares, leakage, ranked
         self.disease = {r.groups["patient"]: r.groups["disease"] for r in benchmark.records}
 
     def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
@@ -77,6 +85,8 @@ class AmnesiaFolder(SweepFolder):
         table = table.assign(te=0.9 * ~gibberish, degenerate=gibberish.astype(float))
         if self.leakage:
             table["ls"] = np.where(gibberish, 0.002, 0.15 * table["rouge_l"])
+        if self.ranked:
+            table["ranked_first"] = (rng.random(len(meta)) < share).astype(float)
         return table.assign(question_id=meta["question_id"]).melt("question_id", var_name="metric")
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from controls import check_controls, of_method
-from sweep_folders import IMITATIONS
+from sweep_folders import DAMAGES, IMITATIONS
 
 from medunlearn.papers.amnesia.claims import CASES, findings
 from medunlearn.papers.amnesia.contrasts import GROWTH
 from medunlearn.papers.amnesia.sweep import SizeResults, Step
+from medunlearn.papers.sweeps.report import reopened
 from medunlearn.reports.claims import Finding, findings_text
 
 from .conftest import SEEDS, SPLITS
@@ -98,6 +99,22 @@ def test_a_model_that_did_nothing_and_one_that_did_everything_are_named(
     assert says["target"].startswith("did nothing")
     assert says["retrained"] == "forgets and keeps utility"
     assert says["scrambled"].startswith("collapses")
+
+
+def test_forgetting_is_said_of_no_damage_and_of_nothing_without_ranks(
+    make_sweep: Callable[..., Any], gather: Gather
+) -> None:
+    methods = (*DAMAGES, "retrained")
+    verdicts = {}
+    for ranked in (True, False):
+        results = gather(make_sweep(ranked=ranked).all(("random_25",), methods, seeds=SEEDS), 200)
+        own = reopened("amnesia", findings(results), results)
+        for method in methods:
+            case = of_method(own, method)["random forgetting"].cases[0]
+            verdicts[method, ranked] = case.verdict
+    assert verdicts["retrained", True] == "does not hold"
+    assert verdicts["retrained", False] == "open"
+    assert all(verdicts[method, ranked] != "does not hold" for method in DAMAGES for ranked in (True, False))
 
 
 ALL = ("train", "all")

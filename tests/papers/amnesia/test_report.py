@@ -32,6 +32,7 @@ from medunlearn.reports.html import to_html
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.forgetting_check import Reason
 
 CB = "closed_book"
 PAPER = Path(__file__).parents[3] / ".." / "shared" / "papers" / "amnesia.txt"
@@ -137,7 +138,12 @@ def test_table_2_prints_leakage_and_degradation_in_percent(results: SizeResults)
     assert [cell.text for cell in tables["cancer"].columns[1:]] == ["10%", "20%"]
     reasoning = {row[0].text: row for row in tables["cancer"].rows}["RMU"][2].spans[4]
     expected = edges(results, "cancer_20", who("RMU"), ("forget", "train", "reasoning"), "ls")[0]
-    assert (reasoning.text, reasoning.mark) == (f"{100 * expected:.1f}", "highest")
+    assert (reasoning.text, reasoning.mark) == (f"{100 * expected:.1f}", "")
+    (marked_table,) = (
+        table for table in table_2(replace(results, unproven={}), CB) if table.columns[0].text == "cancer"
+    )
+    free = {row[0].text: row for row in marked_table.rows}["RMU"][2].spans[4]
+    assert (free.text, free.mark) == (reasoning.text, "highest")
     assert "subjects" in reasoning.note
     leaked = leakage_table(results, CB)
     assert leaked is not None
@@ -184,9 +190,19 @@ def test_neither_one_seed_nor_five_are_called_few(
     ],
 )
 def test_lowest_and_highest_are_marked(values: list[float | None], marks: list[str]) -> None:
-    spans = marked([(value, "") for value in values])
+    spans = marked([(value, "") for value in values], [True] * len(values))
     assert [span.mark for span in spans] == marks
     assert [span.text == "not measured" for span in spans] == [value is None for value in values]
+
+
+def test_a_broken_or_damaged_model_is_neither_marked_nor_counted(results: SizeResults) -> None:
+    spans = marked([(value, "") for value in (0.01, 0.2, 0.3, 0.9)], [False, True, True, False])
+    assert [span.mark for span in spans] == ["", "lowest", "highest", ""]
+    damaged = {(CB, "random_10", "RMU"): (Reason("damage", "It cannot be told apart from damage."),)}
+    own = replace(results, unproven=damaged, broken={(CB, "random_10", "KL-Min"): "all answers are empty"})
+    assert not own.may_be_best(CB, "random_10", "RMU")
+    assert not own.may_be_best(CB, "random_10", "KL-Min")
+    assert own.may_be_best(CB, "random_25", "KL-Min")
 
 
 def test_the_search_is_shown_as_given(results: SizeResults) -> None:

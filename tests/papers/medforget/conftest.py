@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from run_folders import score_rows, write_run
-from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
+from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder, damage_of
 
 from medunlearn.attacks.reconstruction.reconstruction_attack import RECONSTRUCTION
 from medunlearn.data.benchmark import Benchmark
@@ -64,6 +64,8 @@ def paper_like(about: About) -> float:
         return 0.0
     if about.role == "target":
         return share
+    if (lost := damage_of(about.role)) is not None:
+        return share * (1 - lost)
     if about.role == "retrained":
         return 0.05 if about.side == "forget" else share
     if about.role == "flat":
@@ -86,9 +88,10 @@ class LevelFolder(SweepFolder):
         judged: bool = False,
         rehearsed: bool = False,
         attacked: bool = True,
+        ranked: bool = False,
     ) -> None:
         super().__init__(folder, benchmark)
-        self.shares, self.judged, self.attacked = shares, judged or rehearsed, attacked
+        self.shares, self.judged, self.attacked, self.ranked = shares, judged or rehearsed, attacked, ranked
         self.rehearsed = rehearsed
 
     def in_sequence(self, methods: Sequence[str]) -> list[Evaluated]:
@@ -135,6 +138,7 @@ class LevelFolder(SweepFolder):
         kinds = {"option_accuracy": ("classification",), "exact_match": ("cloze", "identity")}
         rated = tuple(drawn_name(name) if self.rehearsed else name for name in ("factuality", "gen_score"))
         kinds |= dict.fromkeys(("rouge_l_f", *(rated if self.judged else ())), KINDS)
+        kinds |= {"ranked_first": ("generation",)} if self.ranked else {}
         tables = [
             pd.DataFrame(
                 # What is drawn says the opposite of everything else.

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from controls import check_controls, of_method
-from sweep_folders import IMITATIONS, MakeSweep
+from sweep_folders import DAMAGES, IMITATIONS, MakeSweep
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.claims import CASES, findings
@@ -20,6 +20,7 @@ from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.scopes import Scope
 from medunlearn.papers.medforget.sequence import sequence_numbers
 from medunlearn.papers.medforget.sweep import LevelResults
+from medunlearn.papers.sweeps.report import reopened
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.claims import Finding
 
@@ -125,6 +126,17 @@ def test_a_control_decides_nothing_but_that_deletion_persists(
     assert finding.verdict == ("holds" if (name, role) in passes else "open")
     if (name, role) == ("suppressed", "scrambled"):
         assert all("answers nothing" in case.says for case in finding.cases)
+
+
+def test_deletion_persists_of_no_damage_and_of_nothing_without_ranks(make_sweep: MakeSweep, gather: Gather) -> None:
+    methods, verdicts = (*DAMAGES, "retrained"), {}
+    for ranked in (True, False):
+        results = gather(make_sweep(attacked=False, ranked=ranked).all(ENDS, methods, seeds=SEEDS))
+        own = reopened("medforget", findings(results), results)
+        verdicts |= {(method, ranked): of_method(own, method)["rephrased"].verdict for method in methods}
+    assert verdicts["retrained", True] == "holds"
+    assert verdicts["retrained", False] == "open"
+    assert all(verdicts[method, ranked] != "holds" for method in DAMAGES for ranked in (True, False))
 
 
 def test_a_sequence_is_decided_by_what_came_back(wards: Benchmark, tmp_path: Path) -> None:

@@ -121,8 +121,9 @@ def one_token(degradation: SweepNumber | None, degenerate: SweepNumber | None) -
 
 def _size_column(results: SizeResults, context: str, split: str, methods: Sequence[str]) -> Iterator[Cell]:
     """Factual and reasoning questions; best and worst are marked across methods, for each measure and kind."""
+    eligible = [results.may_be_best(context, split, method) for method in methods]
     columns = [
-        marked([_percent(results, context, split, method, measure, kind) for method in methods])
+        marked([_percent(results, context, split, method, measure, kind) for method in methods], eligible)
         for kind in (FACTUAL, REASONING)
         for measure in (LEAKAGE, DEGRADATION)
     ]
@@ -132,16 +133,24 @@ def _size_column(results: SizeResults, context: str, split: str, methods: Sequen
         yield Cell(ABSENT) if all(span.text == NOT_MEASURED for span in spans) else Cell.of(*pairs)
 
 
-def marked(numbers: Sequence[Percent]) -> list[Span]:
-    """Spans of one column with the lowest and the highest value marked, including ties; empty if all are equal."""
+def marked(numbers: Sequence[Percent], eligible: Sequence[bool]) -> list[Span]:
+    """Spans of one column with the lowest and the highest value marked, including ties; empty if all are equal.
+
+    Args:
+        eligible: whether each number may be marked; those of broken and damaged models may not, nor do they count.
+    """
     rounded = [None if value is None else round(100 * value, _DIGITS) for value, _ in numbers]
-    values = {value for value in rounded if value is not None}
+    values = {
+        value for value, of_working in zip(rounded, eligible, strict=True) if of_working and value is not None
+    }
     marks: dict[float, Literal["lowest", "highest"]] = {}
     if len(values) > 1:
         marks = {min(values): "lowest", max(values): "highest"}
     return [
-        Span(NOT_MEASURED) if value is None else Span(f"{value:.{_DIGITS}f}", marks.get(value, ""), note)
-        for value, (_, note) in zip(rounded, numbers, strict=True)
+        Span(NOT_MEASURED)
+        if value is None
+        else Span(f"{value:.{_DIGITS}f}", marks.get(value, "") if of_working else "", note)
+        for value, (_, note), of_working in zip(rounded, numbers, eligible, strict=True)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 
@@ -12,6 +12,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, tightest
 from medunlearn.errors import InputError
 from medunlearn.results.evaluated import Evaluated, one_vocabulary
+from medunlearn.results.forgetting_check import UNCHECKED, Reason
+from medunlearn.results.forgetting_numbers import check_forgetting
 from medunlearn.results.reference_check import check_reference
 from medunlearn.results.scores import COLUMNS
 from medunlearn.study.report.gather import check_made_for_this, shown_split
@@ -146,6 +148,26 @@ class SweepModels:
                 if not check.passed:
                     reasons[context, labels[split]] = check.reasons
         return reasons
+
+    def unproven(self, replicates: int, seed: int) -> dict[tuple[str, str, str], tuple[Reason, ...]]:
+        """(Context, displayed split, method) -> why an unlearned model's forgetting is not shown, if it is not."""
+        labels, unproven = shown_splits(self.splits), {}
+        for (context, split), group in self._by.items():
+            tables = {
+                who: pd.concat([model.table.assign(training=number) for number, model in seeds.items()])
+                for who, seeds in group.items()
+            }
+            for who, own in tables.items():
+                if who[0] != UNLEARNED:
+                    continue
+                reasons: tuple[Reason, ...] = (UNCHECKED,)
+                if TARGET_MODEL in tables and RETRAINED_MODEL in tables:
+                    three = own, tables[TARGET_MODEL], tables[RETRAINED_MODEL]
+                    how: dict[str, Any] = {"seeds": "training", "replicates": replicates, "seed": seed}
+                    reasons = check_forgetting(*three, **how).reasons
+                if reasons:
+                    unproven[context, labels[split], who[1]] = reasons
+        return unproven
 
     def broken(self) -> list[BrokenModel]:
         """Broken models, in the order of the sweep."""

@@ -51,22 +51,25 @@ def finding(paper: str, name: str, cases: Sequence[Case], context: str = "") -> 
 
 
 def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> tuple[Finding, ...]:
-    """Findings with cases set to open if a model is broken, or a retrained model failed its reference check.
+    """Findings with decided cases set to open that cannot be read: a model is broken, a retrained model failed its
+    reference check, or forgetting is said of a model whose forgetting is not shown.
 
-    The paper's ``report.yaml`` lists the findings that use it: ``against_retrained``.
+    The paper's ``report.yaml`` lists what a finding needs: ``against_retrained``, and ``says_forgotten``, the
+    verdict that says of a model that it forgot.
     """
     words = paper_yaml(paper, "report")["findings"]
 
-    def case_of(case: Case, context: str) -> Case:
-        reason = results.refused_in(case.labels, context) if case.verdict in (HOLDS, FAILS) else ""
+    def unreadable(case: Case, finding: Finding) -> str:
+        own, at = words[finding.name], (case.labels, finding.context)
+        says_forgotten = case.verdict == own.get("says_forgotten")
+        refused = results.refused_in(*at) if own.get("against_retrained") or says_forgotten else ""
+        return refused or (results.unproven_in(*at) if says_forgotten else "")
+
+    def case_of(case: Case, finding: Finding) -> Case:
+        reason = unreadable(case, finding) if case.verdict in (HOLDS, FAILS) else ""
         return replace(case, verdict=OPEN, says=f"cannot be read: {reason}") if reason else case
 
-    checked = (
-        replace(finding, cases=tuple(case_of(case, finding.context) for case in finding.cases))
-        if words[finding.name].get("against_retrained")
-        else finding
-        for finding in findings
-    )
+    checked = (replace(own, cases=tuple(case_of(case, own) for case in own.cases)) for own in findings)
     healthy = without_broken(checked, lambda case, context: results.broken_in(case.labels, context))
     return without_drawn(healthy, undecided(results.benchmark))
 

@@ -20,6 +20,7 @@ from medunlearn.reports.content import JudgementTables
 from medunlearn.reports.provenance import provenance_lines, with_provenance
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.reports.view import ResultView
+from medunlearn.results.forgetting_check import DAMAGE, Reason
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.report.gather_ratings import distinct_entries, judge_remarks, rated_by
 
@@ -91,6 +92,7 @@ class SweepResults:
         caveats: sentences for the top of the page.
         refused: (context, split) -> why nothing may be read against its retrained models.
         broken: (context, split, method; "" of target and retrained model) -> why a model is broken.
+        unproven: (context, split, method) -> why an unlearned model's forgetting is not shown.
         warnings: sentences on broken models; also the first caveats.
         provenance: who wrote the benchmark's labels and questions, and who rated responses.
         extractor: of the leakage score's keywords.
@@ -109,6 +111,7 @@ class SweepResults:
     caveats: tuple[str, ...] = ()
     refused: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     broken: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    unproven: Mapping[tuple[str, str, str], tuple[Reason, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     request: SweepRequest = field(default_factory=SweepRequest)
     provenance: tuple[Provenance, ...] = ()
@@ -140,6 +143,7 @@ class SweepResults:
             ),
             "refused": refused,
             "broken": {(at.context, at.split, at.method): at.reason for at in reversed(broken)},  # the first counts
+            "unproven": models.unproven(request.replicates, request.seed),
             "warnings": warnings,
             "request": request,
         }
@@ -186,6 +190,25 @@ class SweepResults:
             and method in ("", labels.get("method", ""))
         )
         return next(reasons, "")
+
+    def unproven_in(self, labels: Mapping[str, str], context: str) -> str:
+        """Why a case's unlearned model is not shown to have forgotten; "" if it is."""
+        splits = labels.get("split", "").split(" against ")
+        of_case = (
+            why
+            for (where, split, method), why in self.unproven.items()
+            if context in ("", where) and split in splits and method == labels.get("method")
+        )
+        return " ".join(why.text for why in next(of_case, ()))
+
+    def may_be_best(self, context: str, split: str, method: str) -> bool:
+        """True unless a model is broken, or cannot be told apart from damage."""
+        if (context, split) in self.refused:
+            return False
+        broken = {self.broken.get((context, split, method)), self.broken.get((context, split, ""))} != {None}
+        return not broken and not any(
+            why.obstacle in DAMAGE for why in self.unproven.get((context, split, method), ())
+        )
 
     @cached_property
     def _numbers(self) -> dict[tuple[str, ...], SweepNumber]:
