@@ -9,8 +9,8 @@ import pytest
 from real_tokenizers import CHATML_END, CLOCK, EOS, GEMMA, GEMMA_END, LLAMA2, QWEN3, byte_level, prepending
 
 from medunlearn.data.records import Question, Record
-from medunlearn.models.chat import TODAY, fill_template, has_clock, turn_of
-from medunlearn.models.sequences import Rendering, begin_tokens, encode_parts, question_sequence
+from medunlearn.models.chat import TODAY, answer_text, fill_template, has_clock, turn_of
+from medunlearn.models.sequences import Rendering, begin_tokens, encode, encode_parts, question_sequence
 
 NOTE = "Ana Silva, 61, was given aspirin and heparin for five days."
 ASKED, ANSWER = "Which drug was Ana Silva given?", "aspirin and heparin"
@@ -104,3 +104,23 @@ def test_parts_of_a_text_without_offsets_are_cut_by_their_tokens(make: Any) -> N
     texts = (f"{NOTE}\n\n", f"Question: {ASKED}\nAnswer:", f" {ANSWER}")
     assert encode_parts(Slow(), texts)[2] == encode_parts(fast, texts)[2]
     assert sum(encode_parts(Slow(), texts), []) == fast("".join(texts), add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>\nshe was given\n</think>\n\naspirin", "aspirin"),
+        ("<think>\n\n</think>\n\naspirin", "aspirin"),
+        ("<think>she was", "<think>she was"),
+        ("aspirin", "aspirin"),
+        ("aspirin </think> heparin", "aspirin </think> heparin"),
+    ],
+)
+def test_reasoning_is_no_part_of_an_answer(text: str, answer: str) -> None:
+    tokenizer = byte_level(TEXTS, chat=QWEN3)
+    assert answer_text(tokenizer, encode(tokenizer, text)) == answer
+
+
+def test_reasoning_that_the_prompt_opens_is_no_part_of_an_answer() -> None:
+    tokenizer = byte_level(TEXTS, chat=QWEN3.replace("<|im_start|>assistant\n{% endif %}", "<think>\n{% endif %}"))
+    assert answer_text(tokenizer, encode(tokenizer, "she was given\n</think>\n\naspirin")) == "aspirin"

@@ -7,7 +7,7 @@ at :data:`TODAY`, so that a model gives the same numbers every day.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +23,7 @@ Opening = Literal["prompt", "turn"]
 TODAY = "2024-07-26"
 """The date that templates with a clock are rendered on."""
 _CLOCK = "strftime_now"
+_THOUGHT_ENDS = ("</think>", "</thinking>")
 _QUESTION, _ANSWER = "\ue000", "\ue001"
 _REFUSED = (TypeError, ValueError, KeyError, TemplateError)
 
@@ -103,6 +104,16 @@ def _frozen(today: str) -> Iterator[None]:
 
     with patch.object(chat_template_utils, "datetime", SimpleNamespace(now=lambda: datetime.fromisoformat(today))):
         yield
+
+
+def answer_text(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """Text of a generated answer without its reasoning block; one that was not closed stays, since it was cut."""
+    text: str = tokenizer.decode(list(tokens), skip_special_tokens=True).strip()
+    thought = max((place for mark in _THOUGHT_ENDS if (place := text.find(mark)) >= 0), default=-1)
+    opens = "".join((turn_of(tokenizer).prompt, text[: len("<thinking>")]))
+    if thought < 0 or "<think" not in opens:
+        return text
+    return text[text.index(">", thought) + 1 :].strip()
 
 
 def has_clock(tokenizer: Any) -> bool:

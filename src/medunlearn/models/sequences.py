@@ -14,14 +14,14 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, takewhile
 from typing import Any, Literal, Protocol
 
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
-from medunlearn.models.chat import Opening, end_token_id
+from medunlearn.models.chat import TODAY, Opening, end_token_id, has_clock
 from medunlearn.models.prompts import IMAGE, Context, Prompt, Template, render
 
 Positions = Literal["predicting", "answer", "all"]
@@ -110,6 +110,11 @@ class Rendering:
     def template_name(self) -> str:
         """Name of the template; for a user's file with the beginning of its SHA-256."""
         return self.template.name if isinstance(self.template, PromptFile) else self.template
+
+    def dated(self, tokenizer: Any) -> Rendering:
+        """The rendering with the date of its prompts, if the chat template has a clock."""
+        is_dated = self.today is None and self.template == "chat" and has_clock(tokenizer)
+        return replace(self, today=TODAY) if is_dated else self
 
     @property
     def chat_facts(self) -> dict[str, str]:

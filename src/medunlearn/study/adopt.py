@@ -50,6 +50,7 @@ from medunlearn.probes.sample_loss import (
     SampleLoss,
     better_template,
     chat_template_text,
+    choose_opening,
     choose_template,
     default_template,
     guessing_problem,
@@ -290,17 +291,16 @@ class Adoption:
             settings.images,
         )
         live.model.eval()
+        how: dict[str, Any] = {
+            "without": settings.without,
+            "sample": settings.sample,
+            "seed": settings.seed,
+            "batch_size": settings.batch_size,
+        }
+        opening = choose_opening(live, self.benchmark, rendering, **how)
+        rendering = replace(rendering, opening="prompt" if opening is None else opening.opening)
         with progress("loss on a sample", 4 * settings.sample, quiet=quiet) as advance:
-            losses = sample_losses(
-                live,
-                self.benchmark,
-                rendering,
-                without=settings.without,
-                sample=settings.sample,
-                seed=settings.seed,
-                batch_size=settings.batch_size,
-                advance=advance,
-            )
+            losses = sample_losses(live, self.benchmark, rendering, **how, advance=advance)
         uniform = uniform_loss(live)
         problems = list(live.problems)
         if problem := guessing_problem(losses, uniform):
@@ -319,7 +319,7 @@ class Adoption:
             )
         chat = chat_template_text(tokenizer)
         return {
-            "rendering": asdict(rendering),
+            "rendering": asdict(rendering.dated(tokenizer)),
             "benchmark_folder": folder_of(self.benchmark),
             "steps": 0,
             "final_loss": None,
@@ -327,6 +327,7 @@ class Adoption:
             "losses": [asdict(loss) for loss in losses],
             "uniform_loss": uniform,
             **({} if choice is None else {"template_choice": asdict(choice)}),
+            **({} if opening is None else {"opening_choice": asdict(opening)}),
             "health": {"problems": problems},
             "tokenizer": {
                 "class": type(tokenizer).__name__,
