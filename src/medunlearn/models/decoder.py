@@ -121,7 +121,9 @@ class Decoder:
         return caught[0]
 
     def _run(self, module: Any, batch: Batch) -> Any:
-        more: dict[str, Any] = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
+        more: dict[str, Any] = without_router_loss(self.base)
+        if batch.position_ids is not None:
+            more["position_ids"] = batch.position_ids
         if batch.layout is not None:
             more["layout"] = batch.layout
         mask = batch.attention_mask
@@ -219,6 +221,12 @@ def _drops(model: nn.Module) -> bool:
         (isinstance(module, nn.Dropout) and module.p > 0) or getattr(module, "attention_dropout", 0)
         for module in model.modules()
     )
+
+
+def without_router_loss(model: Any) -> dict[str, bool]:
+    """Arguments of a pass that omit the router's auxiliary loss, whose mask of padding is not that of our batches."""
+    config = model.config.get_text_config()
+    return {"output_router_logits": False} if getattr(config, "output_router_logits", False) else {}
 
 
 def base_model(model: Any) -> Any:
