@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
 from medunlearn.errors import ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
+from medunlearn.models.adapters import merge_adapter
 from medunlearn.models.decoder import base_model
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
 from medunlearn.models.folders import (
@@ -198,22 +198,10 @@ class _ModelLoader:
 
     def adapted(self, folder: Path, allow_broken: bool) -> LanguageModel:
         """A LoRA adapter merged into its base; with the adapter's own tokenizer if it has one."""
-        from peft import PeftModel
-
         refuse_irregular(folder)
         base = load_model(adapter_base(folder), **vars(self), allow_broken=allow_broken)
-        try:
-            with warnings.catch_warnings():
-                # PEFT asks a property of the model that transformers renamed in 5.20.
-                warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
-                # It only warns where the file lacks what the base asks for, and goes on with the bare base.
-                warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
-                model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-        except LOADING_ERRORS as error:
-            raise ModelError(f"Adapter {folder} does not fit its base: {first_line(error)}") from error
-        tokenizer = (
-            AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
-        )
+        own = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
+        model, tokenizer = merge_adapter(base.model, folder, own), own or base.tokenizer
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         refuse_small_embedding(model, tokenizer, str(folder))
