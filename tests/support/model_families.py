@@ -103,7 +103,7 @@ FAMILIES: dict[str, ModelFamily] = {
     ),
     "Llama, dynamic NTK": _plain(
         "Llama",
-        max_position_embeddings=16,
+        max_position_embeddings=64,
         rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
     ),
     "GPT-2": ModelFamily("GPT2Config", "GPT2LMHeadModel", {"n_inner": 48}, OLD),

@@ -39,6 +39,7 @@ from medunlearn.models.health import refuse_broken, refuse_small_embedding, weig
 from medunlearn.models.low_rank import read_low_rank
 from medunlearn.models.memo import TextMemo, tokens_of
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder, pick_device, refuse_missing
+from medunlearn.models.rope import make_independent_of_batches
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.models.shared_base import SharedBase
 from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
@@ -284,6 +285,7 @@ class _ModelLoader:
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         refuse_small_embedding(model, tokenizer, str(source))
+        make_independent_of_batches(model)
         pictures = None if family is None else _pictures(family, root, model, tokenizer, self.images)
         return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)
 

@@ -19,6 +19,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.chat import Opening, turn_of
 from medunlearn.models.prompts import TEMPLATES, Template, TemplateName
+from medunlearn.models.rope import rope_kind
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.probes.material import sequences, training_data
 from medunlearn.seeds import generator
@@ -92,7 +93,10 @@ def uniform_loss(language_model: LanguageModel) -> float:
 
 def positions(language_model: LanguageModel, longest: int) -> int:
     """The longest sequence that a model supports, at most ``longest``."""
-    room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
+    config = language_model.model.config.get_text_config()
+    room = getattr(config, "max_position_embeddings", None)
+    if isinstance(room, int) and rope_kind(language_model.model) == "dynamic":
+        room = int(room * config.rope_parameters.get("factor", 1.0))
     return min(longest, room) if isinstance(room, int) and room > 0 else longest
 
 
