@@ -81,7 +81,8 @@ def save_family(name: str, folder: Path) -> Path:
     longest = {} if "NTK" in name else {"max_position_embeddings": 512}
     if "Mamba" in name:
         longest = {}
-    model = build_family(name, vocab_size=len(tokenizer), **longest)
+    # Some families' tokenizer classes add tokens of their own.
+    model = build_family(name, vocab_size=len(tokenizer) + 8, **longest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Many tokens end an answer, so that rows of a batch end at different times.

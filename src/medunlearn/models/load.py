@@ -24,6 +24,7 @@ from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.adapters import merge_adapter
 from medunlearn.models.decoder import base_model
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
+from medunlearn.models.dequantized import dequantizing, forget_quantization
 from medunlearn.models.folders import (
     MANIFEST,
     TENSORS,
@@ -263,7 +264,8 @@ class _ModelLoader:
             family, kind = family_of(config), _DTYPES[weights]
             auto_class: Any = AutoModelForImageTextToText if family else AutoModelForCausalLM
             parts: tuple[Any, list[str], StoredLayers | None] | None = None
-            if without_layers is not None:
+            quantized = dequantizing(config)
+            if without_layers is not None and not quantized:
                 parts = load_without_layers(auto_class, root, without_layers, config, kind, self.trust_remote_code)
             if parts is None:
                 model, info = auto_class.from_pretrained(
@@ -272,7 +274,10 @@ class _ModelLoader:
                     use_safetensors=True,
                     trust_remote_code=self.trust_remote_code,
                     output_loading_info=True,
+                    **quantized,
                 )
+                if quantized:
+                    forget_quantization(model)
                 parts = model, info["missing_keys"], None
             model, missing, layers = parts
         except LOADING_ERRORS as error:

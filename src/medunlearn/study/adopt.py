@@ -34,6 +34,7 @@ from medunlearn.models.folders import (
     fingerprint,
     is_delta,
 )
+from medunlearn.models.gguf_files import folder_of_gguf, gguf_facts, is_gguf
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.model_files import covered_files
 from medunlearn.models.model_source import (
@@ -125,7 +126,7 @@ def run_of(
     Raises:
         InputError: neither a run nor a model; else as :func:`adopt`.
     """
-    if isinstance(model, Run) or (Path(model) / FILE).exists() or not is_model_folder(Path(model)):
+    if isinstance(model, Run) or (Path(model) / FILE).exists() or not (is_model_folder(Path(model)) or is_gguf(model)):
         return Run.of(model)
     if split is not None:
         benchmark.split(split)
@@ -141,6 +142,13 @@ def rendering_words(run: Run) -> str:
         rendering.template_name, f"in the template {rendering.template_name}"
     )
     return f"asked {name}, {'closed book' if rendering.context == 'closed_book' else 'with the note'}"
+
+
+def _refuse_with_gguf(settings: AdoptSettings) -> None:
+    """Refuse settings that say which files belong to a model, since a GGUF file holds all of it."""
+    given = [name for name in ("base", "revision", "tokenizer") if getattr(settings, name) is not None]
+    if given:
+        raise InputError(f"A GGUF file has its own tokenizer and no base. Leave out --{', --'.join(given)}.")
 
 
 @dataclass(frozen=True)
@@ -169,7 +177,16 @@ class Adoption:
         """
         if settings.without is not None:
             benchmark.split(settings.without)
-        if settings.tokenizer is None:
+        if is_gguf(source):
+            _refuse_with_gguf(settings)
+            folder = folder_of_gguf(Path(source), where)
+            model = replace(find_model(folder), name=str(source))
+            remark(
+                f"{source}: its weights are dequantized from {(gguf_facts(folder) or {}).get('quantization')} into "
+                f"{folder}; they are the file's, not those of the model that it was made from",
+                quiet=quiet,
+            )
+        elif settings.tokenizer is None:
             model = find_model(source, base=settings.base, revision=settings.revision)
         else:
             model = with_tokenizer(source, settings.tokenizer, where, revision=settings.revision)
@@ -352,6 +369,8 @@ class Adoption:
             return {"name": source.name, "folder": str(source.folder.resolve()), **commit, "files": dict(files)}
 
         own = facts(self.source, self.files)
+        if (gguf := gguf_facts(self.source.folder)) is not None:
+            own["gguf"] = gguf
         if self.source.base is None or self.base_files is None:
             return {"kind": "full", **own}
         return {"kind": "adapter", **own, "base": facts(self.source.base, self.base_files)}

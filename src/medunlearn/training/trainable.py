@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from medunlearn.errors import ConfigError, FrozenParametersError, first_few
-from medunlearn.models.decoder import decoder_layers, parameters_above
+from medunlearn.models.decoder import decoder_body, decoder_layers, parameters_above
 from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.vision.seeing import sight_of
 from medunlearn.seeds import stable_seed
@@ -139,7 +139,7 @@ def _unused_by_text(model: Any) -> frozenset[str]:
     """Names of parameters that no text passes through: those of a tower without a family of ours."""
     if not is_nested(model):
         return frozenset()
-    used = (model.get_decoder(), model.get_input_embeddings(), model.get_output_embeddings())
+    used = (decoder_body(model), model.get_input_embeddings(), model.get_output_embeddings())
     ids = {id(tensor) for module in used for tensor in module.parameters()}
     return frozenset(name for name, tensor in model.named_parameters() if id(tensor) not in ids)
 
