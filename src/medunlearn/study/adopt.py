@@ -22,6 +22,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, resolve_use
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError, ModelError
+from medunlearn.generation.sharing import decoding_of
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.delta import save_reference
 from medunlearn.models.folders import (
@@ -36,6 +37,7 @@ from medunlearn.models.folders import (
 )
 from medunlearn.models.gguf_files import folder_of_gguf, gguf_facts, is_gguf
 from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load_probe import load_facts
 from medunlearn.models.model_files import covered_files
 from medunlearn.models.model_source import (
     ModelSource,
@@ -351,6 +353,7 @@ class Adoption:
                 "tokens": len(tokenizer),
                 "chat_template": None if chat is None else sha256_of_json(chat),
             },
+            "probe": load_facts(live, decoding_of),
             "source": self._source_facts(),
             "saved": {"form": "copy" if settings.copy_weights else "reference"},
         }
