@@ -92,8 +92,8 @@ def save_family(name: str, folder: Path) -> Path:
     return folder
 
 
-def travel(name: str, road: str, where: Path) -> Path:
-    """Take a family's model down a road; returns the exported folder."""
+def travel(name: str, road: str, where: Path) -> tuple[Path, Path]:
+    """Take a family's model down a road; returns the run's model and the exported folder."""
     benchmark = small_benchmark()
     folder = save_family(name, where / "base")
     quick = {"epochs": 1, "precision": "fp32", "micro_batch_size": 8, "lr": 1e-3}
@@ -107,7 +107,7 @@ def travel(name: str, road: str, where: Path) -> Path:
     if ROADS[road]:
         split = next(iter(benchmark.splits))
         run = unlearned(run, benchmark, {**quick, **ROADS[road], "split": split}, where / "unlearned")
-    return export(run.folder, where / "hf")
+    return run.model, export(run.folder, where / "hf")
 
 
 def unlearned(target: Run, benchmark: Benchmark, values: dict[str, Any], out: Path) -> Run:
@@ -125,9 +125,14 @@ def prompts(language_model: Any) -> list[TokenSequence]:
     ]  # fmt: skip
 
 
-def agreement(folder: Path) -> Agreement:
-    """Log-probabilities in batches of several sizes, and greedy answers, against plain transformers."""
-    live = load_model(folder, device="cpu")
+def agreement(model: Path, folder: Path) -> Agreement:
+    """Log-probabilities in batches of several sizes, and greedy answers, against plain transformers.
+
+    Args:
+        model: model of a run.
+        folder: the same model as transformers loads it.
+    """
+    live = load_model(model, device="cpu")
     sequences = prompts(live)
     scores = [score_answers(live, sequences, batch_size=size) for size in (1, 64)]
     decoded = [_decoded(live, sequences, shared) for shared in (True, False)]

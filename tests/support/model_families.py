@@ -85,6 +85,11 @@ FAMILIES: dict[str, ModelFamily] = {
         "Gemma3ForCausalLM",
         {"head_dim": 8, **SLIDING, "layer_types": MIXED, "query_pre_attn_scalar": 8},
     ),
+    "Gemma 3, image tower": ModelFamily(
+        "Gemma3Config",
+        "Gemma3ForConditionalGeneration",
+        {"head_dim": 8, **SLIDING, "layer_types": MIXED, "query_pre_attn_scalar": 8},
+    ),
     "Olmo": _plain("Olmo"),
     "Olmo 2": _plain("Olmo2"),
     "Olmo 3": _plain("Olmo3", **SLIDING, layer_types=MIXED),
@@ -162,11 +167,15 @@ FAMILIES: dict[str, ModelFamily] = {
 }
 
 
+TOWER = "Gemma 3, image tower"
+
+
 def build_family(name: str, **settings: Any) -> Any:
     """A random model in evaluation mode; its norms and embeddings are random too, so that nothing cancels."""
     family = FAMILIES[name]
     common = {key: value for key, value in COMMON.items() if key not in family.without}
-    config = getattr(transformers, family.config)(**{**common, **family.settings, **settings})
+    values = {**common, **family.settings, **settings}
+    config = _with_tower(values) if name == TOWER else getattr(transformers, family.config)(**values)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
         model = getattr(transformers, family.model)(config).eval()
@@ -175,3 +184,18 @@ def build_family(name: str, **settings: Any) -> Any:
                 torch.nn.init.normal_(tensor, 0.0 if key.endswith("bias") else 0.8, 0.2)
     model.generation_config.eos_token_id = None
     return model
+
+
+def _with_tower(text: dict[str, Any]) -> Any:
+    """Configuration of a language model with an image tower in front of it."""
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+    }
+    return transformers.Gemma3Config(
+        text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=text["vocab_size"] - 1
+    )
