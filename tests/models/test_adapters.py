@@ -84,7 +84,7 @@ def test_a_larger_vocabulary_of_an_adapter_is_its_bases(base: Path, tmp_path: Pa
     rows = len(byte_level(WORDS, 300)) + 2
     settings = {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}
     meant = save_adapter(base, tmp_path / "adapter", rows=rows, **settings)
-    with pytest.raises(ModelError, match=f"vocabulary of {rows} tokens.*tokenizer.save_pretrained"):
+    with pytest.raises(ModelError, match=rf"vocabulary of {rows} tokens.*tokenizer\.save_pretrained"):
         load_model(tmp_path / "adapter", device="cpu")
     byte_level(WORDS, 300).save_pretrained(tmp_path / "adapter")
     torch.testing.assert_close(logits(tmp_path / "adapter"), meant, rtol=1e-4, atol=1e-4)
@@ -98,7 +98,7 @@ def test_prompt_tuning_is_refused_with_the_way_out(base: Path, tmp_path: Path) -
         get_peft_model(model, config).save_pretrained(tmp_path / "adapter")
     settings = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert settings["peft_type"] == "PROMPT_TUNING"
-    with pytest.raises(ModelError, match="PROMPT_TUNING.*Give a LoRA adapter, or the base"):
+    with pytest.raises(ModelError, match=r"PROMPT_TUNING.*Give a LoRA adapter, or the base"):
         load_model(tmp_path / "adapter", device="cpu")
 
 

@@ -34,9 +34,8 @@ def test_further_chat_templates_are_kept(tmp_path: Path) -> None:
     assert (folder / "additional_chat_templates/tool_use.jinja").exists()
     settings = {"sample": 2, "allow_broken": True, "max_length": 512}
     for name, more in (("reference", {}), ("copy", {"copy_weights": True})):
-        run = adopt(
-            folder, small_benchmark(), check(AdoptSettings, {**settings, **more}), tmp_path / name, device="cpu", quiet=True
-        )  # fmt: skip
+        how = check(AdoptSettings, {**settings, **more})
+        run = adopt(folder, small_benchmark(), how, tmp_path / name, device="cpu", quiet=True)
         out = export(run.folder, tmp_path / f"hf-{name}")
         assert AutoTokenizer.from_pretrained(out).chat_template == TEMPLATES
         assert AutoTokenizer.from_pretrained(run.model).chat_template == TEMPLATES if more else True

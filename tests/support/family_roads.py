@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from medunlearn.config import AdoptSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.generation.decode import decode
 from medunlearn.models.load import load_model
+from medunlearn.models.prompts import CONTEXTS
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.results.runs import Run
@@ -118,11 +119,12 @@ def prompts(language_model: Any) -> list[TokenSequence]:
     """Questions with the note and without, of unequal lengths."""
     benchmark = small_benchmark()
     questions = benchmark.questions[:QUESTIONS]
-    return [
-        replace(language_model.question_sequence(q, benchmark.record[q.record_id], Rendering("plain", context)), key=f"{context} {q.question_id}")
-        for context in ("note", "closed_book")
-        for q in questions
-    ]  # fmt: skip
+    rows = [
+        (context, question, language_model.question_sequence(question, benchmark.record[question.record_id], how))
+        for context, how in ((name, Rendering("plain", name)) for name in CONTEXTS)
+        for question in questions
+    ]
+    return [replace(sequence, key=f"{context} {question.question_id}") for context, question, sequence in rows]
 
 
 def agreement(model: Path, folder: Path) -> Agreement:

@@ -159,7 +159,10 @@ FAMILIES: dict[str, ModelFamily] = {
         (*OLD, "num_attention_heads", "max_position_embeddings"),
     ),
     "Mamba": ModelFamily(
-        "MambaConfig", "MambaForCausalLM", {"state_size": 8}, (*OLD, "num_attention_heads", "max_position_embeddings")
+        "MambaConfig",
+        "MambaForCausalLM",
+        {"state_size": 8},
+        (*OLD, "num_attention_heads", "max_position_embeddings"),
     ),
     "SmolLM3": _plain("SmolLM3"),
     "Cohere": _plain("Cohere"),

@@ -19,7 +19,8 @@ GEMMA = (
 QWEN3 = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{% if message['role'] == 'assistant' and loop.last %}<think>\n\n</think>\n\n{% endif %}"
-    "{{ message['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 LLAMA2 = (
     "{% for message in messages %}{% if message['role'] == 'user' %}"

@@ -13,7 +13,7 @@ prompt. :func:`way_of` tests it once; other models get whole prompts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -76,7 +76,8 @@ class Pass:
 
     def run(self, model: Any) -> Tensor:
         """Logits after the last token, [R, V]; the cache then contains this pass's tokens too."""
-        of_cache = {_cache_argument(type(model)): self.cache}
+        kind: Hashable = type(model)
+        of_cache = {_cache_argument(kind): self.cache}
         shared = isinstance(self.cache, SharedCache)
         with self.cache.attended_by(model, self.mask, self.ids.shape[1]) if shared else nullcontext():
             logits: Tensor = model(
@@ -136,9 +137,9 @@ class UncachedPass:
 
 
 @cache
-def _cache_argument(kind: type) -> str:
+def _cache_argument(kind: Any) -> str:
     """The name of a model's argument for its cache."""
-    known = inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]
+    known = inspect.signature(kind.forward).parameters
     return "cache_params" if "cache_params" in known else "past_key_values"
 
 
@@ -275,10 +276,12 @@ def decoding_of(model: Any) -> Decoding:
     Tested once per model, on a few tokens, with rows that end before others.
     """
     probe = LayoutProbe.of(model)
-    if probe.decoding is None:
-        ways: tuple[Decoding, ...] = ("cached", "uncached")
-        probe.decoding = next((way for way in ways if _decodes(model, way)), "alone")
-    return probe.decoding
+    if probe.decoding is not None:
+        return probe.decoding
+    ways: tuple[Decoding, ...] = ("cached", "uncached")
+    decoding: Decoding = next((way for way in ways if _decodes(model, way)), "alone")
+    probe.decoding = decoding
+    return decoding
 
 
 @torch.inference_mode()

@@ -61,7 +61,10 @@ def separate_embeddings(adapted: Any) -> None:
     if head is None or head.weight is not embedding.weight:
         return
     wrapped = (base.get_input_embeddings(), base.get_output_embeddings())
-    if not any(hasattr(module, "merge") and module is not bare for module, bare in zip(wrapped, (embedding, head))):
+    if not any(
+        hasattr(module, "merge") and module is not bare
+        for module, bare in zip(wrapped, (embedding, head), strict=True)
+    ):
         return
     head.weight = nn.Parameter(head.weight.detach().clone(), requires_grad=head.weight.requires_grad)
     for config in (base.config, base.config.get_text_config()):
@@ -132,8 +135,8 @@ def _resize(model: Any, folder: Path, tokenizer: Any | None) -> None:
         return
     if tokenizer is None:
         raise ModelError(
-            f"Adapter {folder} was trained with a vocabulary of {own:,} tokens, and its base has {rows:,}. Save the "
-            "tokenizer that it was trained with beside it: tokenizer.save_pretrained(folder)."
+            f"Adapter {folder} was trained with a vocabulary of {own:,} tokens, and its base has {rows:,}. Save "
+            "the tokenizer that it was trained with beside it: tokenizer.save_pretrained(folder)."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

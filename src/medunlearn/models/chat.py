@@ -1,8 +1,8 @@
 """Chat templates: the text around an answer, taken from the template's own rendering of an answered turn.
 
-A template may end a turn with another token than the tokenizer's EOS (Gemma), put an empty reasoning block before
-an answer (Qwen3) or spaces around it (Llama 2), and write today's date into the prompt (Llama 3). The date is frozen
-at :data:`TODAY`, so that a model gives the same numbers every day.
+A template may end a turn with another token than the tokenizer's EOS (Gemma), put an empty reasoning block
+before an answer (Qwen3) or spaces around it (Llama 2), and write today's date into the prompt (Llama 3). The date
+is frozen at :data:`TODAY`, so that a model gives the same numbers every day.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from jinja2 import TemplateError
 
 Opening = Literal["prompt", "turn"]
-"""Text before an answer: the template's generation prompt, or what it writes before the answer of an answered turn."""
+"""Text before an answer: the template's generation prompt, or its text before the answer of an answered turn."""
 TODAY = "2024-07-26"
 """The date that templates with a clock are rendered on."""
 _CLOCK = "strftime_now"

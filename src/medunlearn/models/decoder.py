@@ -224,7 +224,7 @@ def _drops(model: nn.Module) -> bool:
 
 
 def without_router_loss(model: Any) -> dict[str, bool]:
-    """Arguments of a pass that omit the router's auxiliary loss, whose mask of padding is not that of our batches."""
+    """Arguments that omit a router's auxiliary loss, whose mask of padding is not that of our batches."""
     config = model.config.get_text_config()
     return {"output_router_logits": False} if getattr(config, "output_router_logits", False) else {}
 

@@ -1,7 +1,7 @@
 """GGUF files (llama.cpp, Ollama) as model folders: read by transformers, dequantized, saved as safetensors.
 
-A GGUF file is quantized as a rule. The model that comes of it answers like the file, not like the model that the file
-was made from, and can be trained; it is not a file for llama.cpp any more.
+A GGUF file is quantized as a rule. The model that comes of it answers like the file, not like the model that the
+file was made from, and can be trained; it is not a file for llama.cpp any more.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ def folder_of_gguf(file: Path, where: Path) -> Path:
     make_folder(folder)
     _convert(file, folder)
     # Last: a folder with it is complete.
-    facts = {"file": file.name, "sha256": digest, "version": struct.unpack("<I", head[4:])[0], **_quantization(file)}
+    facts = {
+        "file": file.name,
+        "sha256": digest,
+        "version": struct.unpack("<I", head[4:])[0],
+        **_quantization(file),
+    }
     write_json(folder / RECORD, facts)
     return folder
 

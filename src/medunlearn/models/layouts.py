@@ -138,8 +138,10 @@ def _layout_of(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branc
 
 
 def attention_window(model: Any) -> float:
-    """The longest sequence in tokens that every layer treats alike: within its shortest sliding window or chunk, and
-    with constant rotary frequencies (:func:`medunlearn.models.rope.rope_limit`); infinite without such bounds.
+    """The longest sequence in tokens that every layer treats alike; infinite without such a bound.
+
+    It is within the shortest sliding window or chunk of attention, and has constant rotary frequencies
+    (:func:`medunlearn.models.rope.rope_limit`).
     """
     return min(rope_limit(model), *(size or math.inf for size in _windows(model)))
 

@@ -37,7 +37,7 @@ from medunlearn.models.folders import (
     refuse_irregular,
 )
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
-from medunlearn.models.load_probe import check_ties, check_tokens
+from medunlearn.models.load_probe import check_tokens, settle_ties
 from medunlearn.models.low_rank import read_low_rank
 from medunlearn.models.memo import TextMemo, tokens_of
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder, pick_device, refuse_missing
@@ -292,8 +292,8 @@ class _ModelLoader:
             tokenizer.pad_token = tokenizer.eos_token
         refuse_small_embedding(model, tokenizer, str(source))
         check_tokens(tokenizer, str(source))
-        if Path(root).is_dir():
-            check_ties(model, Path(root))
+        if layers is None:
+            settle_ties(model)
         make_independent_of_batches(model)
         pictures = None if family is None else _pictures(family, root, model, tokenizer, self.images)
         return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
-
-import torch
-from safetensors import safe_open
 
 from medunlearn.errors import ModelError
 from medunlearn.models.chat import has_clock, turn_of
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.sequences import begin_tokens, encode_parts
 
-PARTS = ("Ana Silva, 61, was given aspirin.\n\n", "Question: Which drug was she given?\nAnswer:", " aspirin, 100 mg")
+PARTS = (
+    "Ana Silva, 61, was given aspirin.\n\n",
+    "Question: Which drug was she given?\nAnswer:",
+    " aspirin, 100 mg",
+)
 """A note, a question and an answer, as in a prompt."""
-_HEADS, _EMBEDDINGS = ("lm_head.weight", "embed_out.weight"), ("embed_tokens.weight", "wte.weight", "embed_in.weight")
 
 
 def check_tokens(tokenizer: Any, source: str) -> None:
@@ -38,32 +37,22 @@ def check_tokens(tokenizer: Any, source: str) -> None:
     unknown = getattr(tokenizer, "unk_token_id", None)
     if unknown is not None and parts.count(unknown) > len(parts) / 2:
         raise ModelError(
-            f"The tokenizer of {source} knows little of an ordinary sentence: {parts.count(unknown)} of {len(parts)} "
-            f"tokens are unknown ones. {fix}"
+            f"The tokenizer of {source} knows little of an ordinary sentence: {parts.count(unknown)} of "
+            f"{len(parts)} tokens are unknown ones. {fix}"
         )
 
 
-def check_ties(model: Any, folder: Path) -> None:
-    """Refuse a head that is tied to the embedding in memory and has other values on disk.
+def settle_ties(model: Any) -> None:
+    """Make a configuration say whether head and embedding are tied.
 
-    Raises:
-        ModelError: the stored head would be ignored.
+    transformers loads a head of its own where a folder stores one, also if the configuration says that it is tied.
     """
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
-    if head is None or getattr(head, "weight", None) is not embedding.weight:
+    if head is None or getattr(head, "weight", None) is embedding.weight:
         return
-    stored = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as opened:
-            names = [name for name in opened.keys() if name.endswith((*_HEADS, *_EMBEDDINGS))]  # noqa: SIM118
-            stored |= {name: opened.get_tensor(name) for name in names} if len(names) > 1 or stored else {}
-    heads = [tensor for name, tensor in stored.items() if name.endswith(_HEADS)]
-    others = [tensor for name, tensor in stored.items() if name.endswith(_EMBEDDINGS)]
-    if heads and others and heads[0].shape == others[0].shape and not torch.equal(heads[0], others[0]):
-        raise ModelError(
-            f"{folder} stores a head of its own, and its config.json says tie_word_embeddings: true, so the head would "
-            "be ignored. Write false there if the model was trained with both."
-        )
+    for config in (model.config, model.config.get_text_config()):
+        if getattr(config, "tie_word_embeddings", False):
+            config.tie_word_embeddings = False
 
 
 def load_facts(language_model: Any, decoding: Callable[[Any], str]) -> dict[str, Any]:
@@ -74,11 +63,16 @@ def load_facts(language_model: Any, decoding: Callable[[Any], str]) -> dict[str,
     """
     model, tokenizer = language_model.model, language_model.tokenizer
     probes: Mapping[str, Callable[[], Any]] = {
-        "tokens": lambda: {"begin": len(begin_tokens(tokenizer)), "offsets": bool(getattr(tokenizer, "is_fast", False))},
+        "tokens": lambda: {
+            "begin": len(begin_tokens(tokenizer)),
+            "offsets": bool(getattr(tokenizer, "is_fast", False)),
+        },
         "template": lambda: _template_facts(tokenizer),
         "batch": lambda: describe_layouts(model),
         "cache": lambda: decoding(model),
-        "tied": lambda: model.get_input_embeddings().weight is getattr(model.get_output_embeddings(), "weight", None),
+        "tied": lambda: (
+            model.get_input_embeddings().weight is getattr(model.get_output_embeddings(), "weight", None)
+        ),
     }
     facts, milliseconds = dict[str, Any](), dict[str, float]()
     for name, run in probes.items():

@@ -8,6 +8,7 @@ alone in a fresh model.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from functools import cache
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ def rope_kind(model: Any) -> Kind | None:
 
 
 def rope_limit(model: Any) -> float:
-    """The longest sequence in tokens up to which a model's frequencies are constant; infinite if they always are."""
+    """The longest sequence in tokens with the usual frequencies; infinite if a model has no others."""
     return min((_limit(module) for module in model.modules() if length_dependent(module)), default=math.inf)
 
 
@@ -39,7 +40,8 @@ def make_independent_of_batches(model: Any) -> None:
     """Give each row of a batch the frequencies of its own length."""
     for module in list(model.modules()):
         if length_dependent(module) and not isinstance(module, _ByRow):
-            module.__class__ = _by_row(type(module))
+            kind: Hashable = type(module)
+            module.__class__ = _by_row(kind)
 
 
 def _limit(module: Any) -> int:
@@ -53,7 +55,8 @@ class _ByRow(nn.Module):
 
     def forward(self, x: Tensor, position_ids: Tensor, *more: Any) -> tuple[Tensor, Tensor]:
         """Cosines and sines, [R, T, width] each, for positions [R, T]."""
-        limit, module = _limit(self), super()
+        limit = _limit(self)
+        plain: Any = super()
         longrope = length_dependent(self) == "longrope"
         lengths = [length if length > limit else 0 for length in (position_ids.amax(-1) + 1).tolist()]
         classes = [min(length, 1) if longrope else length for length in lengths]
@@ -62,8 +65,8 @@ class _ByRow(nn.Module):
             if not longrope:  # as in a model that saw no sequence yet
                 self.max_seq_len_cached = self.original_max_seq_len
                 self.inv_freq = self.original_inv_freq.to(rows.device)
-            cosines: tuple[Tensor, Tensor] = module.forward(x, rows, *more)
-            return cosines
+            waves: tuple[Tensor, Tensor] = plain.forward(x, rows, *more)
+            return waves
 
         if len({*classes}) == 1:
             return compute(position_ids)
@@ -77,5 +80,5 @@ class _ByRow(nn.Module):
 
 
 @cache
-def _by_row(kind: type[nn.Module]) -> type[nn.Module]:
+def _by_row(kind: Any) -> Any:
     return type(kind.__name__, (_ByRow, kind), {})

@@ -2,8 +2,8 @@
 
 The mask of scored tokens comes from how the sequence was built, never from comparing with the pad id: pad
 may be the same token as EOS. An answer is followed by one EOS, in a chat template by the token that ends its turn
-there. That token is always part of the answer: it is learned, it counts in the likelihood, and decoding stops at it.
-Text measures and exact memorization exclude it.
+there. That token is always part of the answer: it is learned, it counts in the likelihood, and decoding stops at
+it. Text measures and exact memorization exclude it.
 
 Prompt and answer are tokenized as one text and cut by offsets, since a tokenizer may begin every text with a token
 of its own (Llama 2 prepends a space) or join characters over the cut.

@@ -128,7 +128,11 @@ def run_of(
     Raises:
         InputError: neither a run nor a model; else as :func:`adopt`.
     """
-    if isinstance(model, Run) or (Path(model) / FILE).exists() or not (is_model_folder(Path(model)) or is_gguf(model)):
+    if (
+        isinstance(model, Run)
+        or (Path(model) / FILE).exists()
+        or not (is_model_folder(Path(model)) or is_gguf(model))
+    ):
         return Run.of(model)
     if split is not None:
         benchmark.split(split)

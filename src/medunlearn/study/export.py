@@ -120,8 +120,8 @@ def _wider_weights(run: Run | None, out: Path) -> str | None:
     if before == now or now != "fp32":
         return None
     return (
-        f"The weights are {now}, since training computed in it; {origin} has {before}, half the size. Rounding them "
-        f"back loses small changes: measure the rounded model before it is used."
+        f"The weights are {now}, since training computed in it; {origin} has {before}, half the size. Rounding "
+        "them back loses small changes: measure the rounded model before it is used."
     )
 
 

@@ -127,7 +127,9 @@ def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
         try:
             return get_peft_model(model, config)
         except ValueError as error:
-            raise ConfigError([f"trainable={choice!r} does not suit this {type(model).__name__}: {error}"]) from error
+            raise ConfigError(
+                [f"trainable={choice!r} does not suit this {type(model).__name__}: {error}"]
+            ) from error
 
 
 def is_nested(model: Any) -> bool:
@@ -147,11 +149,13 @@ def _unused_by_text(model: Any) -> frozenset[str]:
 def _without_adapter(model: Any) -> list[str]:
     """Names of linear layers that take no adapter.
 
-    A layer with a pass of its own (Llama 4's router gives two tensors), and projections of Mamba whose weight is read
-    past the adapter.
+    A layer with a pass of its own (Llama 4's router gives two tensors), and projections of Mamba whose weight is
+    read past the adapter.
     """
     linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    own = [name for name, module in linear if type(module).forward is not nn.Linear.forward and not is_four_bit(module)]
+    own = [
+        name for name, module in linear if type(module).forward is not nn.Linear.forward and not is_four_bit(module)
+    ]
     mixers = [name for name, module in model.named_modules() if hasattr(module, "ssm_state_size")]
     read = {f"{name}.{projection}" for name in mixers for projection in ("out_proj", "dt_proj")}
     return [*own, *(name for name, _ in linear if name in read)]
