@@ -35,7 +35,7 @@ from medunlearn.models.folders import (
     fingerprint,
     is_delta,
 )
-from medunlearn.models.gguf_files import folder_of_gguf, gguf_facts, is_gguf
+from medunlearn.models.gguf_files import gguf_facts, gguf_source, is_gguf
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.load_probe import load_facts
 from medunlearn.models.model_files import covered_files
@@ -150,13 +150,6 @@ def rendering_words(run: Run) -> str:
     return f"asked {name}, {'closed book' if rendering.context == 'closed_book' else 'with the note'}"
 
 
-def _refuse_with_gguf(settings: AdoptSettings) -> None:
-    """Refuse settings that say which files belong to a model, since a GGUF file holds all of it."""
-    given = [name for name in ("base", "revision", "tokenizer") if getattr(settings, name) is not None]
-    if given:
-        raise InputError(f"A GGUF file has its own tokenizer and no base. Leave out --{', --'.join(given)}.")
-
-
 @dataclass(frozen=True)
 class Adoption:
     """A hashed model from elsewhere, and the run to make of it."""
@@ -184,14 +177,8 @@ class Adoption:
         if settings.without is not None:
             benchmark.split(settings.without)
         if is_gguf(source):
-            _refuse_with_gguf(settings)
-            folder = folder_of_gguf(Path(source), where)
-            model = replace(find_model(folder), name=str(source))
-            remark(
-                f"{source}: its weights are dequantized from {(gguf_facts(folder) or {}).get('quantization')} into "
-                f"{folder}; they are the file's, not those of the model that it was made from",
-                quiet=quiet,
-            )
+            given = {name: getattr(settings, name) for name in ("base", "revision", "tokenizer")}
+            model = gguf_source(Path(source), where, given, quiet=quiet)
         elif settings.tokenizer is None:
             model = find_model(source, base=settings.base, revision=settings.revision)
         else:
