@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Literal
-from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
@@ -102,8 +101,12 @@ def _frozen(today: str) -> Iterator[None]:
     """Context in which transformers' templates see this date; a template's variables may not hide its functions."""
     from transformers.utils import chat_template_utils
 
-    with patch.object(chat_template_utils, "datetime", SimpleNamespace(now=lambda: datetime.fromisoformat(today))):
+    module: Any = chat_template_utils
+    usual, module.datetime = module.datetime, SimpleNamespace(now=lambda: datetime.fromisoformat(today))
+    try:
         yield
+    finally:
+        module.datetime = usual
 
 
 def answer_text(tokenizer: Any, tokens: Sequence[int]) -> str:

@@ -76,7 +76,7 @@ def folder_of_gguf(file: Path, where: Path) -> Path:
     if known is not None and known.get("sha256") == digest:
         return folder
     if find_spec("gguf") is None:
-        raise InputError(f"{file} is a GGUF file, and the package gguf is not installed: pip install gguf.")
+        raise InputError(f"{file} is a GGUF file, and the package gguf is not installed: pip install gguf (the extra medunlearn[gguf]).")
     make_folder(folder)
     _convert(file, folder)
     # Last: a folder with it is complete.
@@ -92,7 +92,9 @@ def folder_of_gguf(file: Path, where: Path) -> Path:
 
 def _convert(file: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
