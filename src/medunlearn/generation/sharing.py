@@ -13,10 +13,9 @@ prompt. :func:`way_of` tests it once; other models get whole prompts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -76,8 +75,7 @@ class Pass:
 
     def run(self, model: Any) -> Tensor:
         """Logits after the last token, [R, V]; the cache then contains this pass's tokens too."""
-        kind: Hashable = type(model)
-        of_cache = {_cache_argument(kind): self.cache}
+        of_cache = {_cache_argument(model): self.cache}
         shared = isinstance(self.cache, SharedCache)
         with self.cache.attended_by(model, self.mask, self.ids.shape[1]) if shared else nullcontext():
             logits: Tensor = model(
@@ -136,11 +134,13 @@ class UncachedPass:
         self.rows = [[*row, token] for row, token in zip(self.rows, tokens.tolist(), strict=True)]
 
 
-@cache
-def _cache_argument(kind: Any) -> str:
+def _cache_argument(model: Any) -> str:
     """The name of a model's argument for its cache."""
-    known = inspect.signature(kind.forward).parameters
-    return "cache_params" if "cache_params" in known else "past_key_values"
+    probe = LayoutProbe.of(model)
+    if probe.cache_argument is None:
+        known = inspect.signature(model.forward).parameters
+        probe.cache_argument = "cache_params" if "cache_params" in known else "past_key_values"
+    return probe.cache_argument
 
 
 def arrange(

@@ -76,7 +76,9 @@ def folder_of_gguf(file: Path, where: Path) -> Path:
     if known is not None and known.get("sha256") == digest:
         return folder
     if find_spec("gguf") is None:
-        raise InputError(f"{file} is a GGUF file, and the package gguf is not installed: pip install gguf (the extra medunlearn[gguf]).")
+        raise InputError(
+            f"{file} is a GGUF file, and its package is not installed: pip install gguf (the extra medunlearn[gguf])."
+        )
     make_folder(folder)
     _convert(file, folder)
     # Last: a folder with it is complete.

@@ -53,6 +53,7 @@ class LayoutProbe:
         prefix_sharing: generation's way of sharing prompt prefixes (:mod:`medunlearn.generation.sharing`); None
             before the first prompt.
         decoding: generation's way of going on from a prompt; None before the first prompt.
+        cache_argument: name of the model's argument for its cache; None before the first prompt.
         batches: cached batches of earlier models of this shape; None: no cache.
     """
 
@@ -61,6 +62,7 @@ class LayoutProbe:
     counts: BatchCounts = field(default_factory=BatchCounts)
     prefix_sharing: Literal["once", "repeated", "whole"] | None = None
     decoding: Literal["cached", "uncached", "alone"] | None = None
+    cache_argument: str | None = None
     batches: Memo | None = None
 
     @staticmethod

@@ -8,14 +8,13 @@ alone in a fresh model.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from functools import cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 Kind = Literal["longrope", "dynamic"]
+_CLASSES: dict[Any, Any] = {}
 
 
 def length_dependent(module: nn.Module) -> Kind | None:
@@ -40,8 +39,7 @@ def make_independent_of_batches(model: Any) -> None:
     """Give each row of a batch the frequencies of its own length."""
     for module in list(model.modules()):
         if length_dependent(module) and not isinstance(module, _ByRow):
-            kind: Hashable = type(module)
-            module.__class__ = _by_row(kind)
+            module.__class__ = _by_row(type(module))
 
 
 def _limit(module: Any) -> int:
@@ -79,6 +77,8 @@ class _ByRow(nn.Module):
         return cosines, sines
 
 
-@cache
 def _by_row(kind: Any) -> Any:
-    return type(kind.__name__, (_ByRow, kind), {})
+    """The subclass of a rotary module's class that treats rows separately; made once."""
+    if kind not in _CLASSES:
+        _CLASSES[kind] = type(kind.__name__, (_ByRow, kind), {})
+    return _CLASSES[kind]
