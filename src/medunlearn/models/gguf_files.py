@@ -77,7 +77,8 @@ def folder_of_gguf(file: Path, where: Path) -> Path:
         return folder
     if find_spec("gguf") is None:
         raise InputError(
-            f"{file} is a GGUF file, and its package is not installed: pip install gguf (the extra medunlearn[gguf])."
+            f"{file} is a GGUF file, and its package is not installed: pip install gguf (the extra "
+            "medunlearn[gguf])."
         )
     make_folder(folder)
     _convert(file, folder)
