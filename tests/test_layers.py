@@ -225,7 +225,10 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
     assert process.stdout.strip() == "[]"
 
 
-OPTIONAL = ("dicom", "fhir", "gpu", "identifiers", "mlflow", "tensorboard", "tune", "utility", "vllm", "wandb")
+OPTIONAL = (
+    *("dicom", "fhir", "gguf", "gpu", "identifiers", "mlflow"),
+    *("tensorboard", "tune", "utility", "vllm", "wandb"),
+)
 
 
 def test_every_package_that_is_imported_is_a_dependency() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import DynamicCache
 
 from medunlearn.generation import sharing
+from medunlearn.generation.cache import RowCache
 from medunlearn.generation.decode import DecodedAnswer
 from medunlearn.generation.decode import decode as decode_batches
-from medunlearn.generation.sharing import SharedPrompt, arrange, begin, way_of
+from medunlearn.generation.sharing import SharedPrompt, arrange, begin, decoding_of, way_of
 from medunlearn.models.layouts import LayoutProbe
 from medunlearn.seeds import generator
 
@@ -61,6 +61,7 @@ def passes(language_model: Any) -> Iterator[list[tuple[int, int]]]:
 def language_model(tiny: Callable[[], Any]) -> Any:
     fresh = tiny()
     assert way_of(fresh.model) == "once"
+    assert decoding_of(fresh.model) == "cached"
     return fresh
 
 
@@ -155,7 +156,7 @@ def test_the_next_way_where_one_does_not_work(
     with monkeypatch.context() as patch:
         patch.setattr(sharing.SharedCache, "attend", wrong)
         if way == "whole":
-            patch.setattr(DynamicCache, "batch_select_indices", refuse)
+            patch.setattr(RowCache, "batch_select_indices", refuse)
         assert way_of(language_model.model) == way
     assert bool(arrange(language_model.model, prompts, shared)[1]) == (way == "repeated")
     assert decode(language_model, prompts, shared) == usual

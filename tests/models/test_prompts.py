@@ -22,9 +22,10 @@ class Chatty:
     chat_template = "there is one"
 
     def apply_chat_template(self, messages: list[dict[str, str]], **options: Any) -> str:
-        assert options == {"add_generation_prompt": True, "tokenize": False}
-        assert [message["role"] for message in messages] == ["user"]
-        return f"<user>{messages[0]['content'].strip()}</user><assistant>"
+        assert options == {"add_generation_prompt": len(messages) == 1, "tokenize": False}
+        assert [message["role"] for message in messages] == ["user", "assistant"][: len(messages)]
+        answer = "".join(message["content"] for message in messages[1:])
+        return f"<user>{messages[0]['content'].strip()}</user><assistant>{answer}"
 
 
 def test_plain() -> None:

@@ -19,9 +19,21 @@ def preallocated_cache(model: Any, room: int) -> DynamicCache:
 
     Only full-attention layers are preallocated. Sliding windows and other kinds of layers stay unchanged.
     """
-    cache = DynamicCache(config=model.config)
+    cache = RowCache(config=model.config)
     cache.layers = [PreallocatedLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
+
+
+class RowCache(DynamicCache):  # type: ignore[misc]  # transformers' classes are untyped
+    """A cache whose rows can be selected whatever its layers hold; hybrids hold states of convolutions as well."""
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Select rows by index, in this order; an index may repeat."""
+        for layer in self.layers:
+            if hasattr(layer, "recurrent_states"):
+                layer.reorder_cache(indices)
+            else:
+                layer.batch_select_indices(indices)
 
 
 class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes are untyped

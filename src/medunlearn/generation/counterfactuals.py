@@ -40,9 +40,10 @@ from medunlearn.generation.decodings import Decoding
 from medunlearn.generation.forget_passages import ForgetPassage
 from medunlearn.generation.sampling import TokenSampler
 from medunlearn.generation.value_caps import ValueCaps
+from medunlearn.models.chat import answer_text
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
+from medunlearn.models.sequences import Rendering, TokenSequence, encode_parts, question_sequence
 from medunlearn.seeds import generator
 
 _LONGER = 1.25
@@ -172,8 +173,8 @@ class _Maker:
         for row, (passage, place, stranger) in enumerate(questions):
             tokens = rows[row].tokens[: limits[row]]
             has_ended = rows[row].finished and len(rows[row].tokens) < limits[row]
-            ids = prefixes[row][1] + tokens + ((self.tokenizer.eos_token_id,) if has_ended else ())
-            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+            ids = prefixes[row][1] + tokens + (self._end(passage) if has_ended else ())
+            text = answer_text(self.tokenizer, tokens)
             by_key[passage.sequence.key].append(StrangerAnswer(passage, place, stranger, ids, text))
         return by_key
 
@@ -191,6 +192,10 @@ class _Maker:
         question = replace(passage.question, question_id=key, question=prompt, answer=answer)
         pictures = self.language_model.pictures
         return question_sequence(question, passage.record, self.tokenizer, self.rendering, pictures)
+
+    def _end(self, passage: ForgetPassage) -> tuple[int, ...]:
+        """The token that ends an answer to the passage's question, or a record."""
+        return passage.sequence.ids[-1:] if passage.question is not None else (self.tokenizer.eos_token_id,)
 
     def _encoded(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -219,10 +224,10 @@ class _Maker:
         key = f"{passage.sequence.key}~{place}"
         if passage.question is not None:
             return self._question_sequence(passage, passage.prompt, text, key)
-        prompt = passage.sequence.prompt + self._encoded(passage.prompt.rstrip())
-        space = " " if passage.prompt.rstrip() else ""
-        ids = prompt + self._encoded(space + text) + (self.tokenizer.eos_token_id,)
-        return TokenSequence(key, ids, 0, len(prompt))
+        beginning = passage.prompt.rstrip()
+        before, own = encode_parts(self.tokenizer, (beginning, f" {text}" if beginning else text))
+        prompt = (*passage.sequence.prompt, *before)
+        return TokenSequence(key, (*prompt, *own, *self._end(passage)), 0, len(prompt))
 
     def caps(self, answers: Sequence[StrangerAnswer]) -> dict[str, tuple[float, ...]]:
         """Log-probability of each true token as if for a stranger, by the passages' keys.

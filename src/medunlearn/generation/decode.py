@@ -10,6 +10,7 @@ import torch
 from medunlearn.generation.sampling import Choose, greedy_choice
 from medunlearn.generation.sharing import SharedPrompt, arrange, begin
 from medunlearn.models.batching import Batching
+from medunlearn.models.chat import end_token_id, turn_of
 from medunlearn.models.load import LanguageModel
 
 
@@ -138,13 +139,13 @@ def _answer(tokens: Sequence[int], ends: frozenset[int]) -> DecodedAnswer:
 
 
 def end_tokens(language_model: LanguageModel) -> frozenset[int]:
-    """Tokens that end an answer: the tokenizer's EOS, and those in the model's generation settings.
-
-    Chat models end their turn with a special token, which often is not the tokenizer's EOS.
+    """Tokens that end an answer: the tokenizer's EOS, its chat template's end of a turn, and those in the model's
+    generation settings.
     """
     settings = getattr(language_model.model, "generation_config", None)
     eos_token_id = getattr(settings, "eos_token_id", None)
     more = (
         eos_token_id if isinstance(eos_token_id, (list, tuple)) else [] if eos_token_id is None else [eos_token_id]
     )
-    return frozenset([language_model.tokenizer.eos_token_id, *more])
+    tokenizer = language_model.tokenizer
+    return frozenset([tokenizer.eos_token_id, end_token_id(tokenizer, turn_of(tokenizer).end), *more])

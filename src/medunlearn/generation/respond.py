@@ -19,6 +19,7 @@ from medunlearn.generation.decode import DecodedAnswer, decode, end_tokens, gree
 from medunlearn.generation.decodings import GREEDY_NAME, Decoding
 from medunlearn.generation.sampling import TokenSampler, decoded_log_probs
 from medunlearn.models.batching import Batching
+from medunlearn.models.chat import answer_text
 from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
@@ -57,6 +58,7 @@ def open_store(
         "context": rendering.context,
         "decoding": decoding,
         "max_new_tokens": max_new_tokens,
+        **rendering.chat_facts,
     }
     settings |= ranks or {}
     name = f"{rendering.context}-{sha256_of_json(settings)[:12]}"
@@ -112,7 +114,7 @@ def respond(
             stored |= _store_answers(tokenizer, store, blanks, batch)
             if memo is not None:
                 for place, answer in batch:
-                    end = (tokenizer.eos_token_id,) if answer.finished else ()
+                    end = members[place].ids[-1:] if answer.finished else ()
                     memo.add_answer(members[place].prompt, answer.tokens + end)
     return {question.question_id: stored[question.question_id, variant, 0] for question in questions}
 
@@ -187,7 +189,7 @@ def _store_answers(
     responses = [
         replace(
             blanks[place],
-            response=tokenizer.decode(list(answer.tokens), skip_special_tokens=True).strip(),
+            response=answer_text(tokenizer, answer.tokens),
             response_tokens=answer.tokens,
             finished=answer.finished,
         )

@@ -12,6 +12,7 @@ prompt. :func:`way_of` tests it once; other models get whole prompts.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -23,11 +24,17 @@ from transformers import DynamicCache
 
 from medunlearn.generation.cache import preallocated_cache
 from medunlearn.generation.shared_cache import SharedCache
+from medunlearn.models.decoder import without_router_loss
 from medunlearn.models.layouts import LayoutProbe, attention_window
+from medunlearn.models.rope import rope_kind, rope_limit
 from medunlearn.models.vision.positions import axes_of, last_axes
 
 Way = Literal["once", "repeated", "whole"]
 """The heads' cache is kept once; it is repeated for each prompt; each prompt is run whole."""
+
+Decoding = Literal["cached", "uncached", "alone"]
+"""Each step adds a token to the cache; each step runs whole rows; each step runs whole rows one by one."""
+_REFUSED = (LookupError, RuntimeError, TypeError, ValueError, AttributeError)
 
 WORTH = 0.25
 """Prompts are kept together where that spares this part of their tokens; a begin token alone spares little."""
@@ -68,15 +75,17 @@ class Pass:
 
     def run(self, model: Any) -> Tensor:
         """Logits after the last token, [R, V]; the cache then contains this pass's tokens too."""
+        of_cache = {_cache_argument(model): self.cache}
         shared = isinstance(self.cache, SharedCache)
         with self.cache.attended_by(model, self.mask, self.ids.shape[1]) if shared else nullcontext():
             logits: Tensor = model(
                 input_ids=self.ids,
                 attention_mask=self.mask,
                 position_ids=self.positions,
-                past_key_values=self.cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **of_cache,
+                **without_router_loss(model),
             ).logits[:, -1]
         return logits
 
@@ -89,6 +98,49 @@ class Pass:
         """Prepare the pass over one more token per row, [R]."""
         self.ids, self.positions = tokens[:, None], self.positions[..., -1:] + 1
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
+
+
+@dataclass(slots=True)
+class UncachedPass:
+    """Inputs of the next forward pass over whole rows, for a model whose cache does not give its own logits.
+
+    Attributes:
+        rows: tokens of each row.
+        alone: each row is run by itself, since the model's rows depend on the padding of others.
+    """
+
+    rows: list[list[int]]
+    pad: int
+    alone: bool
+
+    def run(self, model: Any) -> Tensor:
+        """Logits after the last token, [R, V]."""
+        batches = [[row] for row in self.rows] if self.alone else [self.rows]
+        return torch.cat([self._logits(model, rows) for rows in batches])
+
+    def _logits(self, model: Any, rows: list[list[int]]) -> Tensor:
+        ids, mask = pad_left(rows, self.pad, model.device)
+        positions = _positions(model, rows, mask, ids.shape[1])
+        how = {"use_cache": False, "logits_to_keep": 1, **without_router_loss(model)}
+        logits: Tensor = model(input_ids=ids, attention_mask=mask, position_ids=positions, **how).logits[:, -1]
+        return logits
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only these rows, [K], of the last pass."""
+        self.rows = [self.rows[row] for row in rows.tolist()]
+
+    def follow(self, tokens: Tensor) -> None:
+        """Prepare the pass with one more token per row, [R]."""
+        self.rows = [[*row, token] for row, token in zip(self.rows, tokens.tolist(), strict=True)]
+
+
+def _cache_argument(model: Any) -> str:
+    """The name of a model's argument for its cache."""
+    probe = LayoutProbe.of(model)
+    if probe.cache_argument is None:
+        known = inspect.signature(model.forward).parameters
+        probe.cache_argument = "cache_params" if "cache_params" in known else "past_key_values"
+    return probe.cache_argument
 
 
 def arrange(
@@ -137,13 +189,16 @@ def _families(prompts: Iterable[SharedPrompt]) -> list[list[SharedPrompt]]:
     return worthwhile
 
 
-def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -> Pass:
+def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -> Pass | UncachedPass:
     """Prepare the pass that predicts the first token of each prompt's answer.
 
     Args:
         pad: padding token; any id works.
         most: longest answer in tokens; a sliding window must hold the prompt and the answer.
     """
+    decoding = decoding_of(model)
+    if decoding != "cached" or _changes_frequencies(model, prompts, most):
+        return UncachedPass([[*prompt.ids] for prompt in prompts], pad, decoding == "alone")
     heads = {prompt.ids[: prompt.head]: None for prompt in prompts}
     branch, head = max(len(p.ids) - p.head for p in prompts), max(map(len, heads))
     tokens = sum(map(len, heads)) + sum(len(p.ids) - p.head for p in prompts)
@@ -151,6 +206,14 @@ def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -
     if not spares or head + branch + most > attention_window(model):
         return _whole(model, [prompt.ids for prompt in prompts], pad, most)
     return _branch(model, prompts, list(heads), pad, branch + most, way_of(model))
+
+
+def _changes_frequencies(model: Any, prompts: Sequence[SharedPrompt], most: int) -> bool:
+    """True if an answer changes the rotary frequencies of its prompt, whose cached keys then are not its own."""
+    limit = rope_limit(model)
+    if all(len(prompt.ids) + most <= limit for prompt in prompts):
+        return False
+    return rope_kind(model) != "longrope" or any(len(p.ids) <= limit < len(p.ids) + most for p in prompts)
 
 
 def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pass:
@@ -207,6 +270,53 @@ def way_of(model: Any) -> Way:
     return way
 
 
+def decoding_of(model: Any) -> Decoding:
+    """The cheapest way to go on from prompts in a batch that gives the logits of whole prompts alone.
+
+    Tested once per model, on a few tokens, with rows that end before others.
+    """
+    probe = LayoutProbe.of(model)
+    if probe.decoding is not None:
+        return probe.decoding
+    ways: tuple[Decoding, ...] = ("cached", "uncached")
+    decoding: Decoding = next((way for way in ways if _decodes(model, way)), "alone")
+    probe.decoding = decoding
+    return decoding
+
+
+@torch.inference_mode()
+def _decodes(model: Any, way: Decoding) -> bool:
+    vocabulary, device = model.config.get_text_config().vocab_size, model.device
+    rows = [[(step * step + 5 * step + seed) % vocabulary for step in range(seed)] for seed in (6, 2, 3)]
+    steps = torch.tensor([[3, 5, 7], [4, 6, 8]], device=device) % vocabulary
+    training = model.training
+    model.eval()
+    try:
+        now = _whole(model, rows, 0, 3) if way == "cached" else UncachedPass(rows, 0, alone=False)
+        outputs = [now.run(model)]
+        now.follow(steps[0])
+        outputs.append(now.run(model))
+        now.keep(torch.tensor([2, 0], device=device))
+        now.follow(steps[1, [2, 0]])
+        outputs.append(now.run(model))
+        alone = UncachedPass(rows, 0, alone=True)
+        expected = [alone.run(model)]
+        alone.follow(steps[0])
+        expected.append(alone.run(model))
+        alone.follow(steps[1])
+        expected.append(alone.run(model)[[2, 0]])
+    except _REFUSED:
+        return False
+    finally:
+        model.train(training)
+    return _near(model, torch.cat(outputs), torch.cat(expected))
+
+
+def _near(model: Any, ours: Tensor, theirs: Tensor) -> bool:
+    tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
+    return bool((ours.float() - theirs.float()).abs().max() <= tolerance * theirs.float().abs().max())
+
+
 @torch.inference_mode()
 def _agrees(model: Any, way: Way) -> bool:
     vocabulary = model.config.get_text_config().vocab_size
@@ -221,13 +331,12 @@ def _agrees(model: Any, way: Way) -> bool:
     try:
         together = _few_steps(model, _branch(model, few, [tuple(head) for head in heads], 0, 5, way), [2, 1])
         alone = [_few_steps(model, _whole(model, [prompt.ids], 0, 2), [0]) for prompt in few]
-    except (LookupError, RuntimeError, TypeError, ValueError, AttributeError):
+    except _REFUSED:
         return False
     finally:
         model.train(training)
     apart = torch.cat([*(first for first, _ in alone), alone[2][1], alone[1][1]])
-    tolerance = 1e-4 if next(model.parameters()).dtype == torch.float32 else 5e-2
-    return bool((torch.cat(together).float() - apart.float()).abs().max() <= tolerance * apart.float().abs().max())
+    return _near(model, torch.cat(together), apart)
 
 
 def _few_steps(model: Any, now: Pass, rows: list[int]) -> tuple[Tensor, Tensor]:

@@ -154,7 +154,8 @@ def attend(
         before, behind = fold.masks(window)
         if group.shared:
             read = layout.reads_shared_of(module)
-            outputs.append(_attention(shared, before, dropout, scaling) if read else torch.zeros_like(shared[0]))
+            unread = shared[0].new_zeros(*shared[0].shape[:3], shared[2].shape[3])
+            outputs.append(_attention(shared, before, dropout, scaling) if read else unread)
             for place in (1, 2):
                 branch[place] = torch.cat([shared[place].expand(fold.branches, -1, -1, -1), branch[place]], dim=2)
         mixed = _attention(branch, behind, dropout, scaling)

@@ -89,7 +89,7 @@ class Decoder:
     def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
         """Inputs of the head at the positions that are read, [N, W]. Requires ``support.head``."""
         with self._ending_at(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
-            output = self._run(self.base.get_decoder(), batch)
+            output = self._run(decoder_body(self.base), batch)
         return _picked(output.last_hidden_state, batch)
 
     def logits(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
@@ -115,13 +115,15 @@ class Decoder:
         hook = self.layers[last].register_forward_hook(lambda module, inputs, output: caught.append(_first(output)))
         try:
             with self._stood_in(trunk, last):
-                self._run(self.base.get_decoder(), batch)
+                self._run(decoder_body(self.base), batch)
         finally:
             hook.remove()
         return caught[0]
 
     def _run(self, module: Any, batch: Batch) -> Any:
-        more: dict[str, Any] = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
+        more: dict[str, Any] = without_router_loss(self.base)
+        if batch.position_ids is not None:
+            more["position_ids"] = batch.position_ids
         if batch.layout is not None:
             more["layout"] = batch.layout
         mask = batch.attention_mask
@@ -221,15 +223,31 @@ def _drops(model: nn.Module) -> bool:
     )
 
 
+def without_router_loss(model: Any) -> dict[str, bool]:
+    """Arguments that omit a router's auxiliary loss, whose mask of padding is not that of our batches."""
+    config = model.config.get_text_config()
+    return {"output_router_logits": False} if getattr(config, "output_router_logits", False) else {}
+
+
 def base_model(model: Any) -> Any:
     """The model itself, or the one inside a LoRA adapter."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def decoder_body(model: Any) -> Any:
+    """The module with embedding and layers, without the head; Llama 4's own method gives the whole model."""
+    body = model.get_decoder() if hasattr(model, "get_decoder") else model
+    if body is not model or not hasattr(model, "get_output_embeddings"):
+        return body
+    others = [module for module in model.children() if module is not model.get_output_embeddings()]
+    return others[0] if len(others) == 1 else model
+
+
 def parameters_above(model: Any, layer: int) -> set[int]:
     """Ids of the parameters above a decoder layer, which do not influence its output."""
-    decoder = model.get_decoder()
-    above = [module for name, module in decoder.named_children() if "norm" in name and "embed" not in name]
+    decoder = decoder_body(model)
+    norms = (name for name, _ in decoder.named_children() if "norm" in name or name.startswith("ln_"))
+    above = [getattr(decoder, name) for name in norms if "embed" not in name]
     above += [model.get_output_embeddings(), *decoder_layers(model)[layer + 1 :]]
     embedding = {id(tensor) for tensor in model.get_input_embeddings().parameters()}
     return {id(tensor) for module in above for tensor in module.parameters()} - embedding
@@ -243,7 +261,7 @@ def decoder_layers(model: Any) -> nn.ModuleList:
     """
     depth = model.config.get_text_config().num_hidden_layers
     # Of the decoder: the layers of a vision tower may be as many.
-    for module in (model.get_decoder() if hasattr(model, "get_decoder") else model).modules():
+    for module in decoder_body(model).modules():
         if isinstance(module, nn.ModuleList) and len(module) == depth:
             return module
     raise InputError(f"Cannot find the {depth} decoder layers of a {type(model).__name__}.")

@@ -22,6 +22,7 @@ from medunlearn.models.batches import Batch, collate
 from medunlearn.models.decoder import Decoder, LayoutSupport, Trunk
 from medunlearn.models.memo import Memo
 from medunlearn.models.packing import pack, pack_for_branches, saves_tokens
+from medunlearn.models.rope import rope_kind, rope_limit
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.vision.positions import axes_of, with_axes
 
@@ -51,6 +52,8 @@ class LayoutProbe:
         counts: batches made so far.
         prefix_sharing: generation's way of sharing prompt prefixes (:mod:`medunlearn.generation.sharing`); None
             before the first prompt.
+        decoding: generation's way of going on from a prompt; None before the first prompt.
+        cache_argument: name of the model's argument for its cache; None before the first prompt.
         batches: cached batches of earlier models of this shape; None: no cache.
     """
 
@@ -58,6 +61,8 @@ class LayoutProbe:
     rounded: bool = False
     counts: BatchCounts = field(default_factory=BatchCounts)
     prefix_sharing: Literal["once", "repeated", "whole"] | None = None
+    decoding: Literal["cached", "uncached", "alone"] | None = None
+    cache_argument: str | None = None
     batches: Memo | None = None
 
     @staticmethod
@@ -107,8 +112,16 @@ def _make_batch(
     # A rehearsal on fake tensors has real batches, since their shapes depend on their contents.
     with unset_fake_temporarily():
         batch, pictures = make(sequences, pad, device), axes_of(model)
+        if layout == "padded" and rope_kind(model):
+            batch = replace(batch, position_ids=_own_positions(sequences, batch))
         _ = batch.distinct, batch.repeats
     return batch if pictures is None else with_axes(batch, sequences, pictures)
+
+
+def _own_positions(sequences: Sequence[TokenSequence], batch: Batch) -> torch.Tensor:
+    """Positions of padded rows that end with those of the sequence, [R, T]."""
+    ends = torch.tensor([[len(sequence.ids) - 1] for sequence in sequences], device=batch.input_ids.device)
+    return torch.minimum(torch.arange(batch.input_ids.shape[1], device=ends.device)[None], ends)
 
 
 def _batch_size(batch: Batch) -> int:
@@ -127,8 +140,12 @@ def _layout_of(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branc
 
 
 def attention_window(model: Any) -> float:
-    """The shortest sliding window or chunk of a model's attention in tokens; infinite without one."""
-    return min(size or math.inf for size in _windows(model))
+    """The longest sequence in tokens that every layer treats alike; infinite without such a bound.
+
+    It is within the shortest sliding window or chunk of attention, and has constant rotary frequencies
+    (:func:`medunlearn.models.rope.rope_limit`).
+    """
+    return min(rope_limit(model), *(size or math.inf for size in _windows(model)))
 
 
 def _windows(model: Any) -> list[int | None]:
@@ -217,7 +234,7 @@ def _supported_layouts(model: Any, examples: Sequence[TokenSequence], device: to
             # The examples are shorter than a window. That it holds is known where attention hands it over.
             assert packed.layout is not None
             keeps = list(packed.layout.windows.values()) == _windows(model)
-            return candidate if keeps else replace(candidate, longest=attention_window(model))
+            return replace(candidate, longest=rope_limit(model) if keeps else attention_window(model))
         model.set_attn_implementation("sdpa")
     candidate = replace(support, attention="masks", longest=attention_window(model))
     return candidate if agrees(candidate, pack(examples, 0, device)) else support

@@ -93,7 +93,8 @@ class LightTokenizer:
         """The messages as text; their contents alone if the template cannot be rendered."""
         try:
             template = _environment().from_string(self.chat_template or "")
-            return template.render(messages=messages, add_generation_prompt=True, **self._special)
+            asks = options.get("add_generation_prompt", True)
+            return template.render(messages=messages, add_generation_prompt=asks, **self._special)
         except (TemplateError, TypeError, ValueError):
             return "".join(f"{message['content']}\n\n" for message in messages)
 

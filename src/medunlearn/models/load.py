@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +21,10 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
 from medunlearn.errors import ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
+from medunlearn.models.adapters import merge_adapter
 from medunlearn.models.decoder import base_model
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
+from medunlearn.models.dequantized import dequantizing, forget_quantization
 from medunlearn.models.folders import (
     MANIFEST,
     TENSORS,
@@ -36,9 +37,11 @@ from medunlearn.models.folders import (
     refuse_irregular,
 )
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
+from medunlearn.models.load_probe import check_tokens, settle_ties
 from medunlearn.models.low_rank import read_low_rank
 from medunlearn.models.memo import TextMemo, tokens_of
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder, pick_device, refuse_missing
+from medunlearn.models.rope import make_independent_of_batches
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.models.shared_base import SharedBase
 from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
@@ -198,22 +201,10 @@ class _ModelLoader:
 
     def adapted(self, folder: Path, allow_broken: bool) -> LanguageModel:
         """A LoRA adapter merged into its base; with the adapter's own tokenizer if it has one."""
-        from peft import PeftModel
-
         refuse_irregular(folder)
         base = load_model(adapter_base(folder), **vars(self), allow_broken=allow_broken)
-        try:
-            with warnings.catch_warnings():
-                # PEFT asks a property of the model that transformers renamed in 5.20.
-                warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
-                # It only warns where the file lacks what the base asks for, and goes on with the bare base.
-                warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
-                model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-        except LOADING_ERRORS as error:
-            raise ModelError(f"Adapter {folder} does not fit its base: {first_line(error)}") from error
-        tokenizer = (
-            AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
-        )
+        own = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
+        model, tokenizer = merge_adapter(base.model, folder, own), own or base.tokenizer
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         refuse_small_embedding(model, tokenizer, str(folder))
@@ -274,7 +265,8 @@ class _ModelLoader:
             family, kind = family_of(config), _DTYPES[weights]
             auto_class: Any = AutoModelForImageTextToText if family else AutoModelForCausalLM
             parts: tuple[Any, list[str], StoredLayers | None] | None = None
-            if without_layers is not None:
+            quantized = dequantizing(config)
+            if without_layers is not None and not quantized:
                 parts = load_without_layers(auto_class, root, without_layers, config, kind, self.trust_remote_code)
             if parts is None:
                 model, info = auto_class.from_pretrained(
@@ -283,7 +275,10 @@ class _ModelLoader:
                     use_safetensors=True,
                     trust_remote_code=self.trust_remote_code,
                     output_loading_info=True,
+                    **quantized,
                 )
+                if quantized:
+                    forget_quantization(model)
                 parts = model, info["missing_keys"], None
             model, missing, layers = parts
         except LOADING_ERRORS as error:
@@ -296,6 +291,10 @@ class _ModelLoader:
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         refuse_small_embedding(model, tokenizer, str(source))
+        check_tokens(tokenizer, str(source))
+        if layers is None:
+            settle_ties(model)
+        make_independent_of_batches(model)
         pictures = None if family is None else _pictures(family, root, model, tokenizer, self.images)
         return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)
 

@@ -112,6 +112,8 @@ def low_rank_of(model: Any, base: Path) -> LowRank | None:
     for name, module in adapted.items():
         if len(module.active_adapters) != 1 or module.lora_variant or any(module.lora_bias.values()):
             return None
+        if hasattr(module, "parameter_name"):  # on the matrices of several experts
+            return None
         (adapter,) = module.active_adapters
         if adapter not in module.lora_A:
             return None

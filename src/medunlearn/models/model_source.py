@@ -46,6 +46,10 @@ TOKENIZER_FILES = (
 )
 
 
+MORE_TEMPLATES = "additional_chat_templates"
+"""Folder of the chat templates besides the default one, which transformers reads."""
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """One model on this machine.
@@ -121,12 +125,13 @@ def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision:
     if not any((words / name).exists() for name in VOCABULARIES):
         raise ModelError(f"{tokenizer} has no tokenizer ({', '.join(VOCABULARIES)}).")
     own = {path.name: path for path in folder.iterdir() if path.is_file() and path.name not in TOKENIZER_FILES}
-    files = own | {name: words / name for name in TOKENIZER_FILES if (words / name).exists()}
+    files = own | {path.relative_to(words).as_posix(): path for path in tokenizer_files(words)}
     plain = re.sub(r"[^\w.-]+", "_", str(source if commit else folder.resolve().name))
     whole = where / f"{plain}-{sha256_of_json([str(folder.resolve()), str(words.resolve())])[:8]}"
     make_folder(whole)
     for name, path in files.items():
         try:
+            (whole / name).parent.mkdir(exist_ok=True)
             (whole / name).unlink(missing_ok=True)
             (whole / name).symlink_to(path.resolve())
         except OSError as error:
@@ -189,7 +194,13 @@ def _fetch(name: str, revision: str | None) -> Path:
     go_offline_if_unreachable()
     try:
         return Path(
-            snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), ignore_patterns=["*/*"])
+            snapshot_download(
+                name,
+                revision=revision,
+                allow_patterns=[*FETCHED, f"{MORE_TEMPLATES}/*.jinja"],
+                # Every folder below but that one; patterns know no exceptions.
+                ignore_patterns=["[!a]*/*", "a[!d]*/*", "ad[!d]*/*"],
+            )
         )
     except Exception as error:  # the hub's client raises errors of many libraries
         raise HubError(
@@ -272,15 +283,24 @@ def _check_full(folder: Path) -> None:
         )
 
 
+def tokenizer_files(folder: Path) -> list[Path]:
+    """Files of a folder's tokenizer, with its further chat templates."""
+    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+    return [*files, *sorted((folder / MORE_TEMPLATES).glob("*.jinja"))]
+
+
 def files_needed(folder: Path) -> list[Path]:
     """Files in a model's folder that a model may need, by name."""
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
+    return [*files, *sorted((folder / MORE_TEMPLATES).glob("*.jinja"))]
 
 
 def copy_model_files(paths: Collection[Path], copy: Path, *, quiet: bool = True) -> None:
     """Copy files into a folder, each atomically, readable only by their owner."""
     with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
         for path in paths:
-            with atomic_file(copy / path.name) as part:
+            below = MORE_TEMPLATES if path.parent.name == MORE_TEMPLATES else ""
+            make_folder(copy / below)
+            with atomic_file(copy / below / path.name) as part:
                 shutil.copyfile(path, part)
             advance(path.stat().st_size)

@@ -1,8 +1,7 @@
 """Prompt templates and context modes.
 
 A prompt has two parts: the text shared by all questions on a record (in ``note`` context the record's text) and the
-question's own. They are tokenized separately, so that the shared part has the same tokens for every question and is
-computed once.
+question's own. Tokens of the shared part are computed once for all questions.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from jinja2 import TemplateError
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.data.records import Question
 from medunlearn.errors import ModelError
+from medunlearn.models.chat import Opening, fill_template, turn_of
 
 IMAGE = "\ufffc"
 """Stands in a prompt's text where the image is: Unicode's object replacement character."""
@@ -33,12 +33,13 @@ class Prompt:
     """A rendered question: text that all questions on the record share (or none), the rest, the reference answer.
 
     The first :data:`IMAGE` in ``shared`` marks the place of an image; the answer begins with the space that
-    separates it from the prompt.
+    separates it from the prompt. ``end`` is the special token that ends it; None: the tokenizer's EOS.
     """
 
     shared: str
     own: str
     answer: str
+    end: str | None = None
 
 
 def render(
@@ -49,6 +50,8 @@ def render(
     context: Context,
     tokenizer: Any = None,
     marker: str | None = None,
+    opening: Opening = "prompt",
+    today: str | None = None,
 ) -> Prompt:
     """Render a question as text.
 
@@ -57,6 +60,8 @@ def render(
     Args:
         note: text of the question's record; used only in ``note`` context.
         marker: the chat template's marker for an image; None without an image. Other templates put the image first.
+        opening: text before the answer in the chat template.
+        today: date for a chat template with a clock (:func:`medunlearn.models.chat.fill_template`).
 
     Raises:
         ModelError: ``chat`` with a tokenizer that has no chat template.
@@ -65,7 +70,7 @@ def render(
     if question.kind == "completion":
         prompt = Prompt("", question.question, _apart(question.answer))
     elif template == "chat":
-        return _chat(question, visible_note, tokenizer, marker)
+        return _chat(question, visible_note, tokenizer, marker, opening, today)
     elif isinstance(template, PromptFile):
         prompt = _from_file(question, visible_note, template)
     else:
@@ -100,35 +105,36 @@ def _clinical(question: Question, note: str | None) -> Prompt:
     return Prompt(shared, f"{_ASK_OPEN}{question.question}{_ASK_CLOSE}", question.answer)
 
 
-def _chat(question: Question, note: str | None, tokenizer: Any, marker: str | None) -> Prompt:
+def _chat(
+    question: Question, note: str | None, tokenizer: Any, marker: str | None, opening: Opening, today: str | None
+) -> Prompt:
     if getattr(tokenizer, "chat_template", None) is None:
         raise ModelError("This tokenizer has no chat template. Use --template plain or --template clinical.")
     content = question.question if note is None else f"{note}\n\n{question.question}"
-    text = _fill_template(tokenizer, content) if marker is None else _with_image(tokenizer, content, marker)
+    filled = (
+        fill_template(tokenizer, content, today=today)
+        if marker is None
+        else _with_image(tokenizer, content, marker, today)
+    )
+    turn = turn_of(tokenizer)
+    text = turn.opened(filled, opening)
     cut = 0
     if note is not None and note in text:
         cut = text.index(note) + len(note) + len("\n\n")
     elif marker is not None:
         cut = text.index(IMAGE) + len(IMAGE)
-    return Prompt(text[:cut], text[cut:], question.answer)
+    return Prompt(text[:cut], text[cut:], turn.lead + question.answer + turn.tail, turn.end)
 
 
-def _fill_template(tokenizer: Any, content: str | list[dict[str, str]]) -> str:
-    text: str = tokenizer.apply_chat_template(
-        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
-    )
-    return text
-
-
-def _with_image(tokenizer: Any, content: str, marker: str) -> str:
+def _with_image(tokenizer: Any, content: str, marker: str, today: str | None) -> str:
     """Render the template with an image before the content, by the template's own image support or as text."""
     try:
-        text = _fill_template(tokenizer, [{"type": "image"}, {"type": "text", "text": content}])
+        text = fill_template(tokenizer, [{"type": "image"}, {"type": "text", "text": content}], today=today)
     except (TypeError, ValueError, TemplateError):
         text = ""
     if marker in text and content in text:
         return text.replace(marker, IMAGE, 1)
-    return _fill_template(tokenizer, f"{IMAGE}\n{content}")
+    return fill_template(tokenizer, f"{IMAGE}\n{content}", today=today)
 
 
 _PLACE = "\ue000"

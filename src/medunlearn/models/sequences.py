@@ -1,8 +1,12 @@
 """Token sequences with a mask of scored tokens.
 
 The mask of scored tokens comes from how the sequence was built, never from comparing with the pad id: pad
-may be the same token as EOS. An answer is followed by one EOS. That EOS is always part of the answer: it is
-learned, it counts in the likelihood, and decoding stops at it. Text measures and exact memorization exclude it.
+may be the same token as EOS. An answer is followed by one EOS, in a chat template by the token that ends its turn
+there. That token is always part of the answer: it is learned, it counts in the likelihood, and decoding stops at
+it. Text measures and exact memorization exclude it.
+
+Prompt and answer are tokenized as one text and cut by offsets, since a tokenizer may begin every text with a token
+of its own (Llama 2 prepends a space) or join characters over the cut.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise, takewhile
 from typing import Any, Literal, Protocol
 
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
+from medunlearn.models.chat import TODAY, Opening, end_token_id, has_clock
 from medunlearn.models.prompts import IMAGE, Context, Prompt, Template, render
 
 Positions = Literal["predicting", "answer", "all"]
@@ -80,6 +86,8 @@ class Rendering:
                 ``cut`` truncates it, at the same place for all questions on the record.
         images: ``ignore`` drops the images of records; with ``use`` a record with an image is an error for a text
             model.
+        opening: text before an answer in the chat template (:mod:`medunlearn.models.chat`).
+        today: ISO date of prompts whose chat template has a clock; None: without one, or the usual date.
     """
 
     template: Template = "plain"
@@ -87,6 +95,8 @@ class Rendering:
     max_length: int | None = None
     long_notes: Literal["refuse", "cut"] = "refuse"
     images: Literal["use", "ignore"] = "use"
+    opening: Opening = "prompt"
+    today: str | None = None
 
     def __post_init__(self) -> None:
         own = self.template if isinstance(self.template, PromptFile) and self.context == "note" else None
@@ -100,6 +110,17 @@ class Rendering:
     def template_name(self) -> str:
         """Name of the template; for a user's file with the beginning of its SHA-256."""
         return self.template.name if isinstance(self.template, PromptFile) else self.template
+
+    def dated(self, tokenizer: Any) -> Rendering:
+        """The rendering with the date of its prompts, if the chat template has a clock."""
+        is_dated = self.today is None and self.template == "chat" and has_clock(tokenizer)
+        return replace(self, today=TODAY) if is_dated else self
+
+    @property
+    def chat_facts(self) -> dict[str, str]:
+        """Opening and date of chat prompts where they are not the usual ones; they change numbers."""
+        facts = {"opening": self.opening if self.opening != "prompt" else None, "today": self.today}
+        return {name: value for name, value in facts.items() if value and self.template == "chat"}
 
 
 class SequenceImages(Protocol):
@@ -128,23 +149,27 @@ def question_sequence(
     def shown(letters: int) -> Prompt:
         text, how = record.text[:letters].rstrip() if letters < len(record.text) else record.text, rendering
         return render(
-            question, text, template=how.template, context=how.context, tokenizer=tokenizer, marker=marker
+            question,
+            text,
+            template=how.template,
+            context=how.context,
+            tokenizer=tokenizer,
+            marker=marker,
+            opening=how.opening,
+            today=how.today,
         )
 
-    def shared_tokens(text: str) -> list[int]:
-        before, image_mark, after = text.partition(IMAGE) if image else ("", "", text)
-        return [*encode(tokenizer, before), *(image if image_mark else ()), *encode(tokenizer, after)]
+    def shared_length(text: str) -> int:
+        return sum(map(len, _around_image(tokenizer, (text,), image)))
 
     prompt = shown(len(record.text))
     begin = [] if rendering.template == "chat" and question.kind != "completion" else begin_tokens(tokenizer)
-    shared = begin + shared_tokens(prompt.shared)
     if rendering.context == "note" and rendering.long_notes == "cut" and rendering.max_length is not None:
         room = int(NOTE_SHARE * rendering.max_length) - len(begin)
-        if len(shared) - len(begin) > room:
-            prompt = shown(_letters_within(room, len(record.text), lambda n: shared_tokens(shown(n).shared)))
-            shared = begin + shared_tokens(prompt.shared)
-    question_ids = encode(tokenizer, prompt.own)
-    answer = [*encode(tokenizer, prompt.answer), tokenizer.eos_token_id]
+        if shared_length(prompt.shared) > room:
+            prompt = shown(_letters_within(room, len(record.text), lambda n: shared_length(shown(n).shared)))
+    parts = _around_image(tokenizer, (prompt.shared, prompt.own, prompt.answer), image)
+    shared, question_ids, answer = [*begin, *parts[0]], parts[1], [*parts[2], end_token_id(tokenizer, prompt.end)]
     ids = (*shared, *question_ids, *answer)
     if rendering.max_length is not None and len(ids) > rendering.max_length:
         raise InputError(
@@ -153,6 +178,15 @@ def question_sequence(
             "or use --context closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
+
+
+def _around_image(tokenizer: Any, texts: Sequence[str], image: Sequence[int]) -> list[list[int]]:
+    """Tokens of consecutive texts, with image tokens at the place of the image in the first one."""
+    if not image or IMAGE not in texts[0]:
+        return encode_parts(tokenizer, texts)
+    before, _, after = texts[0].partition(IMAGE)
+    first, *others = encode_parts(tokenizer, (after, *texts[1:]))
+    return [[*encode(tokenizer, before), *image, *first], *others]
 
 
 def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages | None) -> tuple[int, ...]:
@@ -172,9 +206,9 @@ def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages 
     return pictures.tokens(record.images, record.record_id)
 
 
-def _letters_within(room: int, most: int, tokens: Callable[[int], list[int]]) -> int:
-    """Number of characters of a note that fit, at most ``most``."""
-    return max(0, bisect_left(range(most + 1), True, key=lambda letters: len(tokens(letters)) > room) - 1)
+def _letters_within(room: int, most: int, tokens: Callable[[int], int]) -> int:
+    """Number of characters of a note whose ``tokens`` fit, at most ``most``."""
+    return max(0, bisect_left(range(most + 1), True, key=lambda letters: tokens(letters) > room) - 1)
 
 
 def record_sequences(
@@ -229,12 +263,39 @@ def encode(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
+def encode_parts(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Tokens of consecutive texts, tokenized as one text and cut at the texts' ends; no special tokens.
+
+    A token over a cut belongs to the text in which it ends, so the tokens before are those of every continuation.
+    A tokenizer without offsets is cut where the tokens of the beginning alone differ from those of the whole.
+    """
+    whole = "".join(texts)
+    if not whole:
+        return [[] for _ in texts]
+    ends = [*accumulate(map(len, texts))]
+    if not getattr(tokenizer, "is_fast", True):
+        ids, cuts = encode(tokenizer, whole), [0]
+        for end in ends[:-1]:
+            cuts.append(max(cuts[-1], _common(encode(tokenizer, whole[:end]), ids)))
+        return [ids[start:stop] for start, stop in pairwise([*cuts, len(ids)])]
+    encoding = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+    parts: list[list[int]] = [[] for _ in texts]
+    for token, (_, end) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+        parts[bisect_left(ends, end)].append(token)
+    return parts
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+
+
 def begin_tokens(tokenizer: Any) -> list[int]:
-    """The begin-of-sequence token, if the tokenizer adds one."""
-    begin: Sequence[int] = tokenizer("a")["input_ids"]
-    if tokenizer.bos_token_id is not None and begin and begin[0] == tokenizer.bos_token_id:
-        return [tokenizer.bos_token_id]
-    return []
+    """The special tokens that the tokenizer puts before a text."""
+    with_special: list[int] = tokenizer("a")["input_ids"]
+    alone = encode(tokenizer, "a")
+    start = next((n for n in range(len(with_special)) if with_special[n : n + len(alone)] == alone), 0)
+    return with_special[:start]
 
 
 def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:

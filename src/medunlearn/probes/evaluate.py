@@ -273,7 +273,7 @@ def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[
         "benchmark": benchmark.fingerprint,
         "model": run.fingerprint,
         "metrics": list(metrics),
-        "rendering": [rendering.template_name, rendering.context],
+        "rendering": [rendering.template_name, rendering.context, *rendering.chat_facts.values()],
         **disease_keywords.inputs(benchmark, settings, metrics),
         **rank_versions(metrics),
     }

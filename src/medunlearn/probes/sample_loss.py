@@ -9,15 +9,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from jinja2 import TemplateError
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.lineage import read_lineage
-from medunlearn.data.records import Question
+from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError, ModelError, first_line
+from medunlearn.models.chat import Opening, turn_of
 from medunlearn.models.prompts import TEMPLATES, Template, TemplateName
+from medunlearn.models.rope import rope_kind
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.probes.material import sequences, training_data
 from medunlearn.seeds import generator
@@ -91,7 +93,10 @@ def uniform_loss(language_model: LanguageModel) -> float:
 
 def positions(language_model: LanguageModel, longest: int) -> int:
     """The longest sequence that a model supports, at most ``longest``."""
-    room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
+    config = language_model.model.config.get_text_config()
+    room = getattr(config, "max_position_embeddings", None)
+    if isinstance(room, int) and rope_kind(language_model.model) == "dynamic":
+        room = int(room * config.rope_parameters.get("factor", 1.0))
     return min(longest, room) if isinstance(room, int) and room > 0 else longest
 
 
@@ -118,12 +123,8 @@ def sample_losses(
         ModelError: the chat template cannot be filled with a question.
         MedunlearnError: memory runs out with a single sequence.
     """
-    from medunlearn.models.scoring import score_answers
-
-    records, questions = training_data(benchmark, without)
-    questions += questions_to_choose_by(benchmark, without)
-    records = _draw(records, sample, "adopt records", seed)
-    questions = _draw(questions, sample, "adopt questions", seed)
+    records = _draw(training_data(benchmark, without)[0], sample, "adopt records", seed)
+    questions = _sampled_questions(benchmark, without, sample, seed)
     if not records and not questions:
         raise InputError(f"Benchmark {benchmark.name!r} has no training records and no training questions.")
     losses = []
@@ -131,14 +132,73 @@ def sample_losses(
         items = (records, []) if what == "records" else ([], questions)
         if not any(items):
             continue
-        scored = _as_sequences(lambda: sequences(*items, benchmark.record, language_model, how), how)  # noqa: B023
-        answers = score_answers(language_model, scored, batch_size=batch_size, advance=advance)
-        values = [value for answer in answers for value in answer.log_probs]
+        mean, tokens = _mean_loss(language_model, benchmark, items, how, batch_size, advance)
         name = "text" if what == "records" else how.template_name
-        count = len(items[0]) + len(items[1])
-        mean = -sum(values) / len(values)
-        losses.append(SampleLoss(what, name, count, len(values), mean if math.isfinite(mean) else None))
+        losses.append(SampleLoss(what, name, len(items[0]) + len(items[1]), tokens, mean))
     return losses
+
+
+def _mean_loss(
+    language_model: LanguageModel,
+    benchmark: Benchmark,
+    items: tuple[list[Record], list[Question]],
+    how: Rendering,
+    batch_size: int,
+    advance: Callable[[int], None],
+) -> tuple[float | None, int]:
+    """Mean loss of records and questions, None if it is not finite; and the number of scored tokens."""
+    from medunlearn.models.scoring import score_answers
+
+    scored = _as_sequences(lambda: sequences(*items, benchmark.record, language_model, how), how)
+    answers = score_answers(language_model, scored, batch_size=batch_size, advance=advance)
+    values = [value for answer in answers for value in answer.log_probs]
+    mean = -sum(values) / len(values)
+    return mean if math.isfinite(mean) else None, len(values)
+
+
+def _sampled_questions(benchmark: Benchmark, without: str | None, sample: int, seed: int) -> list[Question]:
+    questions = training_data(benchmark, without)[1] + questions_to_choose_by(benchmark, without)
+    return _draw(questions, sample, "adopt questions", seed)
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningChoice:
+    """The text before an answer in the chat template, by the model's losses on questions.
+
+    Attributes:
+        opening: the generation prompt, unless the answered turn has a clearly lower loss.
+        losses: opening -> loss, of those that are finite.
+    """
+
+    opening: Opening
+    losses: dict[str, float]
+
+
+def choose_opening(
+    language_model: LanguageModel,
+    benchmark: Benchmark,
+    rendering: Rendering,
+    *,
+    without: str | None = None,
+    sample: int,
+    seed: int,
+    batch_size: int = 8,
+) -> OpeningChoice | None:
+    """The opening of an answer in which a model answers better; None if its chat template has only one.
+
+    Raises:
+        As :func:`sample_losses`.
+    """
+    questions = _sampled_questions(benchmark, without, sample, seed)
+    if not questions or not turn_of(language_model.tokenizer).differs:
+        return None
+    losses: dict[str, float] = {}
+    for opening in get_args(Opening):
+        how = replace(rendering, template="chat", opening=opening)
+        loss, _ = _mean_loss(language_model, benchmark, ([], questions), how, batch_size, lambda count: None)
+        losses |= {} if loss is None else {opening: loss}
+    is_turn = "turn" in losses and losses["turn"] < (1 - NEAR) * losses.get("prompt", math.inf)
+    return OpeningChoice("turn" if is_turn else "prompt", losses)
 
 
 def questions_to_choose_by(benchmark: Benchmark, without: str | None) -> list[Question]:

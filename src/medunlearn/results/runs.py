@@ -158,6 +158,8 @@ class Run:
             max_length,
             long_notes or trained.get("long_notes", "refuse"),
             trained.get("images", "use"),
+            trained.get("opening", "prompt"),
+            trained.get("today"),
         )
 
     def epoch(self, number: int) -> Run:

@@ -22,6 +22,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, resolve_use
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError, ModelError
+from medunlearn.generation.sharing import decoding_of
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.delta import save_reference
 from medunlearn.models.folders import (
@@ -34,7 +35,9 @@ from medunlearn.models.folders import (
     fingerprint,
     is_delta,
 )
+from medunlearn.models.gguf_files import gguf_facts, gguf_source, is_gguf
 from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load_probe import load_facts
 from medunlearn.models.model_files import covered_files
 from medunlearn.models.model_source import (
     ModelSource,
@@ -50,6 +53,7 @@ from medunlearn.probes.sample_loss import (
     SampleLoss,
     better_template,
     chat_template_text,
+    choose_opening,
     choose_template,
     default_template,
     guessing_problem,
@@ -124,7 +128,11 @@ def run_of(
     Raises:
         InputError: neither a run nor a model; else as :func:`adopt`.
     """
-    if isinstance(model, Run) or (Path(model) / FILE).exists() or not is_model_folder(Path(model)):
+    if (
+        isinstance(model, Run)
+        or (Path(model) / FILE).exists()
+        or not (is_model_folder(Path(model)) or is_gguf(model))
+    ):
         return Run.of(model)
     if split is not None:
         benchmark.split(split)
@@ -168,7 +176,10 @@ class Adoption:
         """
         if settings.without is not None:
             benchmark.split(settings.without)
-        if settings.tokenizer is None:
+        if is_gguf(source):
+            given = {name: getattr(settings, name) for name in ("base", "revision", "tokenizer")}
+            model = gguf_source(Path(source), where, given, quiet=quiet)
+        elif settings.tokenizer is None:
             model = find_model(source, base=settings.base, revision=settings.revision)
         else:
             model = with_tokenizer(source, settings.tokenizer, where, revision=settings.revision)
@@ -290,17 +301,16 @@ class Adoption:
             settings.images,
         )
         live.model.eval()
+        how: dict[str, Any] = {
+            "without": settings.without,
+            "sample": settings.sample,
+            "seed": settings.seed,
+            "batch_size": settings.batch_size,
+        }
+        opening = choose_opening(live, self.benchmark, rendering, **how)
+        rendering = replace(rendering, opening="prompt" if opening is None else opening.opening)
         with progress("loss on a sample", 4 * settings.sample, quiet=quiet) as advance:
-            losses = sample_losses(
-                live,
-                self.benchmark,
-                rendering,
-                without=settings.without,
-                sample=settings.sample,
-                seed=settings.seed,
-                batch_size=settings.batch_size,
-                advance=advance,
-            )
+            losses = sample_losses(live, self.benchmark, rendering, **how, advance=advance)
         uniform = uniform_loss(live)
         problems = list(live.problems)
         if problem := guessing_problem(losses, uniform):
@@ -319,7 +329,7 @@ class Adoption:
             )
         chat = chat_template_text(tokenizer)
         return {
-            "rendering": asdict(rendering),
+            "rendering": asdict(rendering.dated(tokenizer)),
             "benchmark_folder": folder_of(self.benchmark),
             "steps": 0,
             "final_loss": None,
@@ -327,12 +337,14 @@ class Adoption:
             "losses": [asdict(loss) for loss in losses],
             "uniform_loss": uniform,
             **({} if choice is None else {"template_choice": asdict(choice)}),
+            **({} if opening is None else {"opening_choice": asdict(opening)}),
             "health": {"problems": problems},
             "tokenizer": {
                 "class": type(tokenizer).__name__,
                 "tokens": len(tokenizer),
                 "chat_template": None if chat is None else sha256_of_json(chat),
             },
+            "probe": load_facts(live, decoding_of),
             "source": self._source_facts(),
             "saved": {"form": "copy" if settings.copy_weights else "reference"},
         }
@@ -351,6 +363,8 @@ class Adoption:
             return {"name": source.name, "folder": str(source.folder.resolve()), **commit, "files": dict(files)}
 
         own = facts(self.source, self.files)
+        if (gguf := gguf_facts(self.source.folder)) is not None:
+            own["gguf"] = gguf
         if self.source.base is None or self.base_files is None:
             return {"kind": "full", **own}
         return {"kind": "adapter", **own, "base": facts(self.source.base, self.base_files)}

@@ -72,7 +72,7 @@ def edit(
         }
         report = method.edit(EditedModel(live.model, benchmark.levels, split.level), **sides)
     recording.info.results = {
-        "rendering": asdict(rendering),
+        "rendering": asdict(rendering.dated(live.tokenizer)),
         "benchmark_folder": folder_of(benchmark),
         "steps": 0,
         "tokens": sum(len(sequence.ids) for side in samples.values() for sequence in side.sequences),

@@ -27,7 +27,7 @@ from medunlearn.models.folders import (
     telling_files,
 )
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.models.model_source import TOKENIZER_FILES, copy_model_files
+from medunlearn.models.model_source import copy_model_files, tokenizer_files
 from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabulary_owners
 from medunlearn.probes.sample_loss import recorded_template
 from medunlearn.registry import load
@@ -101,12 +101,28 @@ def export(
         _move(scratch, out, Path(source), lineage)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if (wider := _wider_weights(run, out)) is not None:
+        say(wider)
     if benchmark is not None:
         backend = getattr(language_model.tokenizer, "backend_tokenizer", None)
         _say_whose(backend, run, benchmark, split, out, say, show_text=show_text)
     if push is not None:
         _push(out, [*files, CARD, LINEAGE], push, public)
     return out
+
+
+def _wider_weights(run: Run | None, out: Path) -> str | None:
+    """A sentence on weights that are wider than those of the model that a run began with; None if they are not."""
+    origin = Path(run.info.lineage[0]) if run is not None and run.info.lineage else None
+    if origin is None or not (origin / "config.json").exists():
+        return None
+    before, now = stored_weights(origin), stored_weights(out)
+    if before == now or now != "fp32":
+        return None
+    return (
+        f"The weights are {now}, since training computed in it; {origin} has {before}, half the size. Rounding "
+        "them back loses small changes: measure the rounded model before it is used."
+    )
 
 
 def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> list[str]:
@@ -116,9 +132,9 @@ def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> 
         language_model.save(scratch)
     else:
         # The same model to the byte; whatever else lies in that folder stays there.
-        words = [whole / name for name in TOKENIZER_FILES if (whole / name).is_file()]
-        copy_model_files({*telling_files(whole), *words, *whole.glob("*.safetensors.index.json")}, scratch)
-    return sorted(file.name for file in scratch.iterdir())
+        index = whole.glob("*.safetensors.index.json")
+        copy_model_files({*telling_files(whole), *tokenizer_files(whole), *index}, scratch)
+    return sorted(file.relative_to(scratch).as_posix() for file in scratch.rglob("*") if file.is_file())
 
 
 def _move(scratch: Path, out: Path, source: Path, lineage: Lineage) -> None:

@@ -146,7 +146,7 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
     """Results of a finished training for ``run.json``; the micro-batch size is the smallest one used."""
     loop, size = trainer.loop, trainer.loop.micro_batch_size
     return {
-        "rendering": asdict(trainer.rendering),
+        "rendering": asdict(trainer.rendering.dated(live.tokenizer)),
         "benchmark_folder": folder_of(trainer.benchmark),
         "steps": len(history),
         "tokens": sum(row["tokens"] for row in history),

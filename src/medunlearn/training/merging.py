@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from medunlearn.errors import FrozenParametersError, first_few
+from medunlearn.models.adapters import refuse_other_model, sample_logits
 from medunlearn.models.four_bit import as_linear, is_four_bit
 
 
@@ -20,12 +21,12 @@ def merged(model: Any) -> Iterator[None]:
     if not hasattr(model, "merge_adapter"):
         yield
         return
-    adapted = [module.base_layer for module in model.modules() if hasattr(module, "lora_A")]
-    if any(map(is_four_bit, adapted)):
+    adapted = [module for module in model.modules() if hasattr(module, "lora_A")]
+    if any(is_four_bit(module.base_layer) for module in adapted):
         # Merged into 4 bits it would be rounded; beside them it says the same as once it is saved.
         yield
         return
-    weights = [layer.weight for layer in adapted]
+    weights = list(map(adapted_weight, adapted))
     before = [weight.detach().clone() for weight in weights]
     model.merge_adapter()
     try:
@@ -36,6 +37,12 @@ def merged(model: Any) -> Iterator[None]:
         with torch.no_grad():
             for weight, value in zip(weights, before, strict=True):
                 weight.copy_(value)
+
+
+def adapted_weight(module: Any) -> torch.Tensor:
+    """The weight that an adapter is on: that of a layer, or a parameter with the matrices of several experts."""
+    weight: torch.Tensor = module.get_param() if hasattr(module, "parameter_name") else module.base_layer.weight
+    return weight
 
 
 @torch.no_grad()
@@ -59,12 +66,16 @@ def merge(model: Any) -> tuple[Any, float]:
 
     Raises:
         FrozenParametersError: a non-zero update changed no value of a matrix.
+        ModelError: the merged model is not the unmerged one.
     """
-    sums = MergeSums()
+    sums, unmerged = MergeSums(), sample_logits(model)
     for name, module in model.named_modules():
         if hasattr(module, "lora_A"):
             sums.merge(name, module)
-    return model.unload(), sums.rounding()
+    merged = model.unload()
+    rounding = sums.rounding()
+    refuse_other_model(unmerged, merged, "The LoRA adapter")
+    return merged, rounding
 
 
 @dataclass
@@ -88,9 +99,10 @@ class MergeSums:
             weight.add_(added.to(weight.dtype))
             module.base_layer, added = plain, added.float()
         else:
-            weight = module.base_layer.weight
+            weight = adapted_weight(module)
             before, added = weight.detach().clone(), module.get_delta_weight(adapter).float()
             module.merge()
+            weight = adapted_weight(module)
         self.learned += float(added.norm()) ** 2
         self.lost += float(((weight.float() - before.float()) - added).norm()) ** 2
         if added.any() and torch.equal(weight, before):

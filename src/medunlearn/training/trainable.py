@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from medunlearn.errors import ConfigError, FrozenParametersError, first_few
-from medunlearn.models.decoder import decoder_layers, parameters_above
+from medunlearn.models.decoder import decoder_body, decoder_layers, parameters_above
+from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.vision.seeing import sight_of
 from medunlearn.seeds import stable_seed
 from medunlearn.training.processes import ALONE, Processes
@@ -55,7 +56,7 @@ def choose_trainable(model: Any, choice: str, *, seed: int = 0, lora_dropout: fl
     if choice == "lora" or choice.startswith("lora:"):
         return _with_lora(model, choice, seed, lora_dropout)
     matches, sight = _matcher(model, choice), sight_of(model)
-    left_out = sight.left_out(whole=choice.startswith("layers:")) if sight else frozenset()
+    left_out = sight.left_out(whole=choice.startswith("layers:")) if sight else _unused_by_text(model)
     count = 0
     for name, tensor in model.named_parameters():
         tensor.requires_grad_(bool(matches(name)) and name not in left_out)
@@ -115,14 +116,49 @@ def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
-        target_modules="all-linear" if sight_of(model) is None else _adapted_maps(model, choice),
+        target_modules=_adapted_maps(model, choice) if is_nested(model) else "all-linear",
+        exclude_modules=_without_adapter(model) or None,
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # PEFT asks a property of the model that transformers renamed in 5.20.
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
         torch.manual_seed(stable_seed("lora", seed))
-        return get_peft_model(model, config)
+        try:
+            return get_peft_model(model, config)
+        except ValueError as error:
+            raise ConfigError(
+                [f"trainable={choice!r} does not suit this {type(model).__name__}: {error}"]
+            ) from error
+
+
+def is_nested(model: Any) -> bool:
+    """True if a model has parts besides a language model, such as a vision tower."""
+    return model.config.get_text_config() is not model.config
+
+
+def _unused_by_text(model: Any) -> frozenset[str]:
+    """Names of parameters that no text passes through: those of a tower without a family of ours."""
+    if not is_nested(model):
+        return frozenset()
+    used = (decoder_body(model), model.get_input_embeddings(), model.get_output_embeddings())
+    ids = {id(tensor) for module in used for tensor in module.parameters()}
+    return frozenset(name for name, tensor in model.named_parameters() if id(tensor) not in ids)
+
+
+def _without_adapter(model: Any) -> list[str]:
+    """Names of linear layers that take no adapter.
+
+    A layer with a pass of its own (Llama 4's router gives two tensors), and projections of Mamba whose weight is
+    read past the adapter.
+    """
+    linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    own = [
+        name for name, module in linear if type(module).forward is not nn.Linear.forward and not is_four_bit(module)
+    ]
+    mixers = [name for name, module in model.named_modules() if hasattr(module, "ssm_state_size")]
+    read = {f"{name}.{projection}" for name in mixers for projection in ("out_proj", "dt_proj")}
+    return [*own, *(name for name, _ in linear if name in read)]
 
 
 def _adapted_maps(model: Any, choice: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from medunlearn.models.decoder import base_model, decoder_layers
+from medunlearn.models.decoder import base_model, decoder_body, decoder_layers
 
 
 def in_turns(model: Any) -> AbstractContextManager[None]:
@@ -39,7 +39,7 @@ def take_turns(model: Any) -> None:
     """Prepare a model with sharded decoder layers for :func:`in_turns`."""
     plain = base_model(model)
     turns = Turns(list(decoder_layers(plain)))
-    decoder = plain.get_decoder() if hasattr(plain, "get_decoder") else plain
+    decoder = decoder_body(plain)
     decoder.register_forward_pre_hook(lambda module, inputs: turns.begin())
     decoder.register_forward_hook(lambda module, inputs, output: turns.end(), always_call=True)
     for place, layer in enumerate(turns.layers):

@@ -191,7 +191,7 @@ class EpochEvaluation:
             results={
                 "epoch": epoch,
                 "fingerprint": sha256_of_json(["epoch", info.key, epoch]),
-                "rendering": asdict(self.trainer.rendering),
+                "rendering": asdict(self.trainer.rendering.dated(self.trainer.live.tokenizer)),
             },
         )
         there = read_whole(folder / FILE, lambda path: RunRecord.read(path.parent))
