@@ -29,6 +29,7 @@ from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
 from medunlearn.input_files import path_inside, regular_file
 from medunlearn.models.model_files import RULE, RULE_1, covered_files, is_weights_or_code
+from medunlearn.models.packaged import PACKAGED, packaged_folder
 
 Weights = Literal["fp32", "bf16", "fp16"]
 MANIFEST = "delta.json"
@@ -433,7 +434,13 @@ def check_weights(folder: Path) -> None:
 
 
 def model_folder(where: str | Path) -> str:
-    """The model of a run folder, a model folder or a hub id."""
+    """The model of a run folder, a model folder, a packaged model (:mod:`.packaged`) or a hub id.
+
+    Raises:
+        InputError: the package of a packaged model is not installed.
+    """
+    if str(where) in PACKAGED:
+        return str(packaged_folder(str(where)))
     folder = Path(where)
     return str(folder / MODEL) if (folder / RECORD).exists() else str(where)
 

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.storage import make_folder, read_json, sha256_of, write_json
 from medunlearn.errors import InputError, ModelError, first_line
-from medunlearn.models.model_source import ModelSource, find_model
-from medunlearn.models.pretrained import LOADING_ERRORS
-from medunlearn.progress import remark
 
 SUFFIX, RECORD = ".gguf", "gguf.json"
 _MAGIC = b"GGUF"
@@ -36,26 +31,6 @@ def gguf_facts(folder: Path) -> dict[str, Any] | None:
         return dict(read_json(folder / RECORD)) if (folder / RECORD).exists() else None
     except (InputError, TypeError, ValueError):
         return None
-
-
-def gguf_source(file: Path, where: Path, given: Mapping[str, Any], *, quiet: bool = False) -> ModelSource:
-    """The model of a GGUF file, in a folder below ``where``; says what its weights are.
-
-    Args:
-        given: settings that say which files belong to a model; none may be given, as the file holds all of it.
-
-    Raises:
-        InputError: a setting is given; else as :func:`folder_of_gguf`.
-    """
-    if names := [name for name, value in given.items() if value is not None]:
-        raise InputError(f"A GGUF file has its own tokenizer and no base. Leave out --{', --'.join(names)}.")
-    folder = folder_of_gguf(file, where)
-    remark(
-        f"{file}: its weights are dequantized from {(gguf_facts(folder) or {}).get('quantization')} into {folder}; "
-        "they are the file's, not those of the model that it was made from",
-        quiet=quiet,
-    )
-    return replace(find_model(folder), name=str(file))
 
 
 def folder_of_gguf(file: Path, where: Path) -> Path:
@@ -103,7 +78,7 @@ def _convert(file: Path, folder: Path) -> None:
             warnings.simplefilter("ignore")
             tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
             model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
-    except LOADING_ERRORS as error:
+    except Exception as error:  # libraries raise errors of their own, and a broken file any
         raise ModelError(
             f"{file} cannot be read: {first_line(error)} transformers reads GGUF files of some architectures. Give "
             "the Hugging Face folder that the file was made from."

