@@ -5,8 +5,8 @@
 The model is SmolLM2-135M-Instruct (`--model smollm2`; `--model tiny` tries the script in minutes). Each part trains
 a target on its texts until it knows them, and the same model without the forget set; each road then unlearns with
 every method. OUT keeps all stages, so that a second call goes on; ``--read`` only prints the table, ``--write``
-puts it into docs/pretrained.md. Open-i's reports are read from ../shared/data and are not redistributed: only numbers
-come out.
+puts it into docs/pretrained.md. Open-i's reports are read from ../shared/data and are not redistributed: only
+numbers come out.
 """
 
 from __future__ import annotations
