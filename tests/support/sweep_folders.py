@@ -94,7 +94,13 @@ class SweepFolder:
         config, earlier = {"seed": seed, **made, **without}, {"forgotten_before": list(before)}
         write_run(run, verb, label, config=config, inputs=inputs, results=earlier if before else {})
         record = run / "evaluations" / f"{model.asked}-{context}"
-        facts = {"context": context, "benchmark": self.benchmark.facts(), "responses": "responses"}
+        asked = self.benchmark.split(model.asked)
+        facts = {
+            "context": context,
+            "benchmark": self.benchmark.facts(),
+            "responses": "responses",
+            "split": {"name": asked.name, "level": asked.level, **self.benchmark.split_sizes(asked)},
+        }
         write_run(record, "evaluate", label, config={"split": model.asked}, results=facts, inputs=inputs)
         meta = self.questions(model.asked)
         scores = self.scores(meta, self.imitated(model))

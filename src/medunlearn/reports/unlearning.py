@@ -207,13 +207,16 @@ def _runs_section(content: ReportContent) -> Section | None:
 def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> dict[str, Any]:
     """All numbers in the report, and their rows; text only with ``show_text``."""
     closest, answer = verdict(ranked, content.reference)
+    measured = {str(name) for model in content.models for name in model.summary.get("measure", ())}
     return {
         "context": content.context,
         "benchmark": content.benchmark,
         "split": content.split,
         "caveats": content.caveats,
         "metrics": {
-            name: {"title": title, "meaning": meaning} for name, (title, meaning) in content.metrics.items()
+            name: {"title": title, "meaning": meaning}
+            for name, (title, meaning) in content.metrics.items()
+            if name in measured
         },
         "headline": {
             "fold": where.fold,

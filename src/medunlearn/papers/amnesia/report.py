@@ -65,7 +65,11 @@ def report_of(results: SizeResults) -> SweepReport:
     published = paper_yaml("amnesia", "published")
     data = {
         "contexts": results.contexts,
-        "metrics": {name: {"title": title, "meaning": text} for name, (title, text) in metric_meanings([]).items()},
+        "metrics": {
+            name: {"title": title, "meaning": text}
+            for name, (title, text) in metric_meanings([]).items()
+            if name in set(results.numbers["measure"])
+        },
         "extractors": results.extractors,
         "numbers": results.numbers,
         "published": {
