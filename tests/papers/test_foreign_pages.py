@@ -1,4 +1,4 @@
-"""No page names a paper that its benchmark is not of: every builder, as runs, as a sweep, with and without attacks."""
+"""No page names a paper that its benchmark is not of: every builder, runs and sweeps, with and without attacks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from run_folders import score_rows, write_run
+from run_folders import write_run
 from sweep_folders import Model, SweepFolder, own_part
 
-from medunlearn.attacks.attacked import families
+from medunlearn.attacks import attack_class, families
 from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
-from medunlearn.config import check
+from medunlearn.config import EvaluateSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.notes.note_benchmark import build as build_notes
@@ -32,14 +32,15 @@ from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.report import sweep_report
 from medunlearn.papers.tofu.build import build as build_tofu
 from medunlearn.papers.tofu.settings import TofuSettings
+from medunlearn.probes.score import write_tables
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.scores import write_scores
+from medunlearn.results.scores import measured, question_labels, write_scores
 from medunlearn.seeds import generator
 from medunlearn.study.report.gather import gather
 
 METHODS = ("npo", "graddiff")
-RELEARNED = ("0 steps", "8 steps")
+RELEARNED = (attack_class("relearning").before, "8 steps")
 SHARES = {"target": 0.9, "retrained": 0.3, "unlearned": 0.4}
 NAMES = {
     "amnesia": ("AMNESIA", "LLaMA-3-8B", "8,820 patients", "scispaCy", "PubMedBERT"),
@@ -63,7 +64,7 @@ class AnyFolder(SweepFolder):
         rng = generator("foreign", model.role, model.method, model.asked, model.seed)
         known = 0.9 if model.role != "target" else SHARES["target"]
         share = meta["side"].map({"forget": SHARES[model.role], "retain": known})
-        measures = [name for name in paper_of(self.benchmark.builder).default_measures if name != "gen_score"]
+        measures = (*paper_of(self.benchmark.builder).measures[:5], "ranked_first")
         rows = [
             pd.DataFrame(
                 {
@@ -77,16 +78,24 @@ class AnyFolder(SweepFolder):
         return pd.concat(rows, ignore_index=True)
 
     def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
+        """The evaluation's tables as `score` writes them, and scores of models under a recovery attack."""
+        split = self.benchmark.split(model.asked)
+        questions = [q for q in self.benchmark.questions if q.question_id in set(meta["question_id"])]
+        labels = question_labels(self.benchmark, split, questions)
+        settings = EvaluateSettings(split=model.asked, replicates=20)
+        own = self.scores(meta, model)
+        record = run / "evaluations" / f"{model.asked}-{model.context}"
+        own = own.assign(value=own["value"].astype("Float64"), reason=pd.array([None] * len(own), dtype="string"))
+        write_tables(record, self.benchmark, settings, measured(own, labels))
         if not self.attacked:
             return
         folder, inputs = run / "attacks" / model.asked, {"benchmark": self.benchmark.fingerprint}
         config = {"split": model.asked, "attacks": ["relearning"], "arguments": {}, "seed": 0, "weights": "fp32"}
         results = {"relearning": {"strengths": list(RELEARNED[1:])}}
         write_run(folder, "attack", label, config=config, results=results, inputs=inputs)
-        own = self.scores(meta, model)
         own = own[own["metric"].isin(["rouge_l", "exact_match", "em"])]
         states = [
-            score_rows(own.assign(value=(own["value"] + 0.3 * place).clip(0, 1)), meta).assign(
+            measured(own.assign(value=(own["value"] + 0.3 * place).clip(0, 1)), labels).assign(
                 attack="relearning", strength=strength
             )
             for place, strength in enumerate(RELEARNED)
@@ -100,8 +109,8 @@ class AnyFolder(SweepFolder):
 @pytest.fixture
 def notes_file(tmp_path: Path) -> Path:
     rows = [
-        f'{number},"Mr. Arno Field{number} was admitted on 2021-03-{10 + number} with a heart rate of {60 + number} '
-        f'beats per minute. He was given metoprolol {number + 5} mg and left on day {number}."'
+        f'{number},"Mr. Arno Field{number} was admitted on 2021-03-{10 + number} with a heart rate of '
+        f'{60 + number} beats per minute. He was given metoprolol {number + 5} mg and left on day {number}."'
         for number in range(1, 13)
     ]
     path = tmp_path / "notes.csv"
@@ -111,7 +120,7 @@ def notes_file(tmp_path: Path) -> Path:
 
 Build = Callable[[pytest.FixtureRequest], Benchmark]
 BUILDS: dict[str, Build] = {
-    "amnesia": lambda _: build_amnesia(AmnesiaSettings(synthetic=40)),
+    "amnesia": lambda _: build_amnesia(AmnesiaSettings(synthetic=24)),
     "medforget": lambda _: build_medforget(
         MedforgetSettings(synthetic=16, institutions=4, studies=1, percents=(50,), text_only=True)
     ),
@@ -126,7 +135,7 @@ BUILDS: dict[str, Build] = {
     ),
     "muse": lambda request: build_muse(MuseSettings(released=str(request.getfixturevalue("muse_files")))),
     "notes": lambda request: build_notes(NotesSettings(notes=str(request.getfixturevalue("notes_file")))),
-    "haiku": lambda _: replace(build_amnesia(AmnesiaSettings(synthetic=40)), builder="haiku", name="Haiku"),
+    "haiku": lambda _: replace(build_amnesia(AmnesiaSettings(synthetic=24)), builder="haiku", name="Haiku"),
 }
 
 
@@ -177,9 +186,10 @@ def models_of(folder: Path, benchmark: Benchmark, *, attacked: bool, several: bo
     return files.all(splits, METHODS)
 
 
-@pytest.mark.parametrize("attacked", [False, True], ids=["plain", "attacked"])
-@pytest.mark.parametrize("way", ["run", "sweep"])
-@pytest.mark.parametrize("builder", BUILDS)
+@pytest.mark.parametrize(
+    ("builder", "way", "attacked"),
+    [*((builder, way, True) for builder in BUILDS for way in ("run", "sweep")), ("lume", "sweep", False)],
+)
 def test_no_page_names_another_paper(
     builder: str, way: str, attacked: bool, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
