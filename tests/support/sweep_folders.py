@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.sweeps.models import Who
 from medunlearn.papers.sweeps.results import Key, SweepNumber, SweepResults
 from medunlearn.reports.blocks import Block, Table, children
-from medunlearn.reports.html import plotly_archive
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import write_scores
@@ -167,7 +167,6 @@ def tables_of(blocks: Sequence[Block]) -> list[Table]:
 
 
 def own_part(page: str) -> str:
-    """A page without plotly."""
-    import base64
-
-    return page.replace(base64.b64encode(plotly_archive()).decode(), "")
+    """A page without its script, style and the name of the namespace of its drawings."""
+    page = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
+    return page.replace(' xmlns="http://www.w3.org/2000/svg"', "")

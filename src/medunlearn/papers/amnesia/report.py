@@ -14,7 +14,7 @@ from medunlearn.papers.amnesia.sweep import SizeResults, SizeSweep, Step, size_n
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import everyone, legend
 from medunlearn.papers.sweeps.models import SweepModels
-from medunlearn.papers.sweeps.report import sweep_page
+from medunlearn.papers.sweeps.page import sweep_page
 from medunlearn.papers.sweeps.results import SweepReport, SweepRequest
 from medunlearn.reports.blocks import (
     Bullets,

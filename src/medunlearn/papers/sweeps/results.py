@@ -16,6 +16,7 @@ from medunlearn.reports.blocks import Report
 from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, decide, findings_text, findings_view
 from medunlearn.reports.content import JudgementTables
 from medunlearn.reports.readings import Reading, number, rows_of
+from medunlearn.reports.unlearning import Part
 from medunlearn.reports.view import ResultView
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -64,6 +65,7 @@ class SweepRequest:
             shown.
         replicates, seed: bootstrap replicates and seed.
         judged: panels that judged the benchmark's labels and questions.
+        parts: the models of each split, seed and context, as a report of runs shows them.
     """
 
     title: str = "Sweep"
@@ -73,6 +75,7 @@ class SweepRequest:
     replicates: int = REPLICATES
     seed: int = 0
     judged: Sequence[JudgementTables] = ()
+    parts: Sequence[Part] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
