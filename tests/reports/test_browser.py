@@ -50,8 +50,6 @@ def test_the_page_draws_filters_and_fits_with_no_network(
     page.wait_for_function("document.fonts.status === 'loaded'")
     box_of = "all => all.map((one) => one.getBoundingClientRect().toJSON())"
     boxes = visible.locator("text").evaluate_all(box_of)
-        "all => all.map((one) => [one.getBoundingClientRect().toJSON(), 0][0])"
-    )
     frame = visible.bounding_box()
     assert all(box["left"] >= -1 and box["right"] <= frame["x"] + frame["width"] + 1 for box in boxes)
     # The table of the first screen is a card for each model here.

@@ -167,6 +167,5 @@ def tables_of(blocks: Sequence[Block]) -> list[Table]:
 
 
 def own_part(page: str) -> str:
-    """A page without its script, style and the name of the namespace of its drawings."""
-    page = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
-    return page.replace(' xmlns="http://www.w3.org/2000/svg"', "")
+    """A page without its script and style."""
+    return re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)

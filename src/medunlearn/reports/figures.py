@@ -17,6 +17,14 @@ Range = list[float]
 Edge = tuple[Any, float | None, float | None]
 """Value or place of a point, and the ends of its interval."""
 
+FIGURE_SIZES: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "small": {"": (370, 280)},
+    "level": {"": (370, 220)},
+    "wide": {"": (1080, 270)},
+    "large": {"on-wide": (640, 500), "on-narrow": (370, 440)},
+    "ranking": {"": (440, 500)},
+}
+"""Size of a figure -> class of a drawing -> its width and height in pixels."""
 COLOURS = 12
 """Line colours, taken in turn."""
 _REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}

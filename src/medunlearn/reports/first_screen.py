@@ -7,10 +7,10 @@ from typing import Any
 
 from medunlearn.reports.blocks import Block, Cell, Figure, Figures, Section, Table, Text, blocks, section
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.figures import Spec, colours, layout, plot, safe, short, symbols, whiskers
+from medunlearn.reports.figures import Spec, colours, symbols
 from medunlearn.reports.formatting import ABSENT, decimal, interval, place_text
 from medunlearn.reports.headline import RANKING_NOTE, verdict
-from medunlearn.reports.plots import SIZES, tradeoff
+from medunlearn.reports.plots import SIZES, Dot, dot_plot, tradeoff
 from medunlearn.reports.rank_tables import MEASURE
 from medunlearn.reports.readings import (
     Plane,
@@ -188,32 +188,17 @@ def ranking(content: ReportContent, ranked: Sequence[Standing]) -> Spec | None:
     known = {label: reading for label, reading in readings.items() if reading is not None}
     if not known:
         return None
-    colour, symbol = colours(content.models), symbols(content.models)
-    names = [entry.model.label for entry in reversed(ranked) if entry.model.label in known]
-    data, most = [], 0.05
-    for entry in ranked:
-        label, role = entry.model.label, entry.model.role
-        if (reading := known.get(label)) is None:
-            continue
-        value, has_interval = reading.value or 0.0, None not in (reading.low, reading.high)
-        most = max(most, value, reading.high or 0.0)
-        errors = whiskers([(value, reading.low, reading.high)], colour[label]) if has_interval else {}
-        marker = {"symbol": symbol[label][0], "size": 0.75 * SIZES[role], "color": colour[label]}
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": safe(label),
-                "marker": marker,
-                "x": [short(value)],
-                "y": [safe(label)],
-                "error_x": errors,
-            }
-        )
-    frame = layout(None, "Share of facts ranked first (further left: knows less)", "")
-    frame["xaxis"] |= {"range": [-0.02 * most, 1.06 * most]}
-    frame["yaxis"] |= {"type": "category", "categoryarray": list(map(safe, names))}
-    return plot(data, frame, shapes=_reference_band(content, known))
+    dots = [
+        Dot(entry.model.label, known[entry.model.label], SIZES[entry.model.role])
+        for entry in ranked
+        if entry.model.label in known
+    ]
+    most = max(0.05, *(edge or 0.0 for dot in dots for edge in (dot.reading.value, dot.reading.high)))
+    title = "Share of facts ranked first (further left: knows less)"
+    looks = {
+        label: (colour, symbols(content.models)[label][0]) for label, colour in colours(content.models).items()
+    }
+    return dot_plot(dots, looks, title, [-0.02 * most, 1.06 * most], _reference_band(content, known))
 
 
 def _reference_band(content: ReportContent, known: dict[str, Reading]) -> list[Spec]:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.reports.blocks import Figure, Report, Section, Table
+from medunlearn.reports.figures import FIGURE_SIZES
 from medunlearn.reports.svg import figure_svg
 from medunlearn.reports.svg_marks import ON_PAGE
 
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
 _UNIT = r"( ?(%|s|MiB|GiB|min.*|h .*))?(e[+−-]?\d+)?( ?\(.*\))?"
 _NUMBER = re.compile(rf"[+−-]?[\d.,]+{_UNIT}|–|unscored|reference|not measured|")
 _LONG = 48
-SIZES: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    "small": {"": (370, 280)},
-    "level": {"": (370, 220)},
-    "wide": {"": (1080, 270)},
-    "large": {"on-wide": (640, 500), "on-narrow": (370, 440)},
-    "ranking": {"": (440, 500)},
-}
-"""Size of a figure -> class of a drawing -> its width and height in pixels."""
 
 
 def to_html(report: Report) -> str:
@@ -119,7 +112,7 @@ def drawings(figure: Figure) -> list[tuple[str, Any]]:
 
     return [
         (name, Markup(figure_svg(figure.spec, width, height, figure.label, ON_PAGE)))
-        for name, (width, height) in SIZES[figure.size].items()
+        for name, (width, height) in FIGURE_SIZES[figure.size].items()
     ]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from medunlearn.reports.blocks import Spec
 from medunlearn.reports.content import ModelResult
@@ -111,6 +111,36 @@ def _point(model: ModelResult, pair: Pair, colour: str, symbol: str, *, bars: bo
             whiskers([(reading.value, reading.low, reading.high)], colour) if has_interval else {"visible": False}
         )
     return spec
+
+
+class Dot(NamedTuple):
+    """One line of a dot plot: a name with a number and its interval."""
+
+    name: str
+    reading: Any
+    size: float = 12
+
+
+def dot_plot(
+    dots: Sequence[Dot], looks: Mapping[str, tuple[str, str]], title: str, span: Range, shapes: Sequence[Spec] = ()
+) -> Spec:
+    """Numbers with intervals below each other, the first dot at the top.
+
+    Args:
+        looks: name -> CSS variable of its colour, and its marker.
+    """
+    data: list[Spec] = []
+    for name, reading, size in dots:
+        colour, mark = looks[name]
+        value, has_interval = reading.value or 0.0, None not in (reading.low, reading.high)
+        errors = whiskers([(value, reading.low, reading.high)], colour) if has_interval else {}
+        marker = {"symbol": mark, "size": 0.75 * size, "color": colour}
+        place = {"x": [short(value)], "y": [safe(name)], "error_x": errors}
+        data.append({"type": "scatter", "mode": "markers", "name": safe(name), "marker": marker, **place})
+    frame = layout(None, title, "")
+    frame["xaxis"] |= {"range": [short(edge) for edge in span]}
+    frame["yaxis"] |= {"type": "category", "categoryarray": [safe(dot.name) for dot in reversed(dots)]}
+    return plot(data, frame, shapes=list(shapes))
 
 
 def _crosshair(results: Results, where: Plane) -> list[Spec]:

@@ -80,7 +80,7 @@ class _Drawing:
         parts += self._annotations()
         parts += self._legend_marks()
         size = {"viewBox": f"0 0 {_n(self.width)} {_n(self.height)}", "role": "img", "class": "chart"}
-        more = {"xmlns": "http://www.w3.org/2000/svg", "aria-label": self.label, "font-size": TEXT}
+        more = {"aria-label": self.label, "font-size": TEXT}
         return tag("svg", {**more, **size, **self.paint.root}, "".join(parts))
 
     # Axes.
@@ -335,10 +335,9 @@ class _Drawing:
                 if label.apart:
                     start = (x + 0.3 * (label.x - x), y + 0.3 * (label.y - y))
                     yield shape_line(*start, *label.edge, stroke=colour, stroke_width=1, stroke_opacity=0.7)
-                halo = self.paint("--paper")
-                yield words(
-                    label.x, label.y, name, colour, TEXT, anchor="middle", middle=True, weight=600, halo=halo
-                )
+                halo = self.paint("--paper") if self.paint.halo else ""
+                style: dict[str, Any] = {"anchor": "middle", "middle": True, "weight": 600, "halo": halo}
+                yield words(label.x, label.y, name, colour, TEXT, **style)
 
     def _legend_entries(self) -> list[Spec]:
         if not self.layout.get("showlegend"):

@@ -18,10 +18,11 @@ FONT = "Helvetica, Arial, sans-serif"
 
 @dataclass(frozen=True)
 class Paint:
-    """Colours by name, and attributes of the whole drawing."""
+    """Colours by name, and attributes of the whole drawing; ``halo``: names have an outline in paper colour."""
 
     colour: Callable[[str], str]
     root: Mapping[str, Any] = field(default_factory=dict)
+    halo: bool = True
 
     def __call__(self, name: str) -> str:
         return self.colour(name) if name.startswith("--") else name
@@ -39,10 +40,14 @@ def light_colours() -> Mapping[str, str]:
     return dict(re.findall(r"(--\w+): (#[0-9a-f]{6})", light))
 
 
-def for_files() -> Paint:
+def for_files(*, halo: bool = True) -> Paint:
     """Colours for a file on white paper."""
     colours = {**light_colours(), "--paper": "#ffffff"}
-    return Paint(lambda name: colours.get(name, "#000000"), {"font-family": FONT})
+    return Paint(
+        lambda name: colours.get(name, "#000000"),
+        {"xmlns": "http://www.w3.org/2000/svg", "font-family": FONT},
+        halo,
+    )
 
 
 def tag(name: str, attributes: Mapping[str, Any], content: str = "") -> str:

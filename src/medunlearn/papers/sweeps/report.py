@@ -67,30 +67,46 @@ def folder_report(
     Raises:
         InputError: the folder has no sweep, or its benchmark is not found.
     """
-    path = folder / FILE
-    if not path.exists():
-        raise InputError(f"{folder} holds no sweep (no {FILE}). `medunlearn sweep --help` says how to run one.")
-    info = read_json(path)
-    cells, settings = info.get("cells"), info.get("settings")
-    if not isinstance(cells, list) or not isinstance(settings, Mapping):
-        raise InputError(f"{path} lists no cells and settings. Run the sweep's command again to rewrite the file.")
-    models = [
-        Evaluated(Run.open(_inside(folder, cell["folder"])), Run.open(_inside(folder, cell["evaluation"])))
-        for cell in cells
-        if cell.get("kind") == "evaluate" and cell.get("folder") and cell.get("evaluation")
-    ]
+    info = read_sweep(folder)
+    models, settings = evaluated_models(folder, info), info["settings"]
     evaluated, trials = settings.get("evaluate") or {}, (info.get("search") or {}).get("tried")
     return sweep_report(
         models,
-        benchmark if benchmark is not None else Benchmark.load(_benchmark_folder(folder, settings)),
+        benchmark if benchmark is not None else Benchmark.load(benchmark_folder(folder, settings)),
         title=title or str(info.get("name") or "Sweep"),
-        missing=[(str(cell["name"]), str(cell.get("reason"))) for cell in cells if cell.get("status") in _LOST],
+        missing=[
+            (str(cell["name"]), str(cell.get("reason"))) for cell in info["cells"] if cell.get("status") in _LOST
+        ],
         search=pd.DataFrame(trials) if trials else None,
         show_text=show_text,
         replicates=replicates or int(evaluated.get("replicates", REPLICATES)),
         seed=seed,
         judged=[panel_part(run) for run in judged_runs(folder)],
     )
+
+
+def read_sweep(folder: Path) -> Mapping[str, Any]:
+    """The ``sweep.json`` of a folder, with its cells and settings.
+
+    Raises:
+        InputError: the folder has no sweep, or its file lists none.
+    """
+    path = folder / FILE
+    if not path.exists():
+        raise InputError(f"{folder} holds no sweep (no {FILE}). `medunlearn sweep --help` says how to run one.")
+    info: Mapping[str, Any] = read_json(path)
+    if not isinstance(info.get("cells"), list) or not isinstance(info.get("settings"), Mapping):
+        raise InputError(f"{path} lists no cells and settings. Run the sweep's command again to rewrite the file.")
+    return info
+
+
+def evaluated_models(folder: Path, info: Mapping[str, Any]) -> list[Evaluated]:
+    """The evaluated models that a sweep's file lists."""
+    return [
+        Evaluated(Run.open(_inside(folder, cell["folder"])), Run.open(_inside(folder, cell["evaluation"])))
+        for cell in info["cells"]
+        if cell.get("kind") == "evaluate" and cell.get("folder") and cell.get("evaluation")
+    ]
 
 
 def _inside(folder: Path, recorded: str) -> Path:
@@ -100,10 +116,15 @@ def _inside(folder: Path, recorded: str) -> Path:
     return next((place for place in (path, *moved) if place.exists()), path)
 
 
-def _benchmark_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
-    benchmark_folder = (settings.get("benchmark") or {}).get("folder")
-    if benchmark_folder:
-        return Path(benchmark_folder)
+def benchmark_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """The benchmark of a sweep: that of its settings, or the one that it built.
+
+    Raises:
+        InputError: it built none, or several.
+    """
+    recorded = (settings.get("benchmark") or {}).get("folder")
+    if recorded:
+        return _inside(folder, str(recorded))
     built = sorted(path.parent for path in folder.glob("bench-*/benchmark.yaml"))
     if len(built) != 1:
         raise InputError(f"{folder} holds {len(built)} benchmarks. Name the sweep's own: --benchmark.")
