@@ -337,8 +337,9 @@ _VERBS = (
     ),
     Verb(
         "list",
-        "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets.",
-        "methods",
+        "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets; with "
+        "a name, everything about one of them.",
+        "methods; one of them: medunlearn list attacks relearning",
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",
     ),

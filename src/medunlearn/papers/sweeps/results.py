@@ -13,8 +13,10 @@ import pandas as pd
 from medunlearn.data.data_use import UNKNOWN
 from medunlearn.papers.sweeps.models import REFERENCES, BrokenModel, SweepModels, Who, unlearned
 from medunlearn.reports.blocks import Report
-from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, decide, findings_text, findings_view
+from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, comparisons, decide, findings_text
 from medunlearn.reports.content import JudgementTables
+from medunlearn.reports.finding_blocks import findings_table, measured, unmeasured
+from medunlearn.reports.first_screen import Screen
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.reports.unlearning import Part
 from medunlearn.reports.view import ResultView
@@ -254,13 +256,22 @@ class SweepReport:
         return tuple(self.results.warnings) if self.results is not None else ()
 
     def text(self) -> str:
-        """The findings as terminal output."""
-        return findings_text(self.findings, self.by)
+        """The findings with a measured case, as terminal output."""
+        return findings_text(measured(self.findings), self.by)
 
     def verdicts(self) -> list[dict[str, str]]:
         """The findings as data: name, context, verdict."""
         return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
 
     def view(self) -> ResultView:
-        """The findings, for the terminal."""
-        return findings_view({"findings": self.verdicts()}, self.text(), self.broken)
+        """The first screen's table of each split, and the findings, for the terminal."""
+        parts = self.results.request.parts if self.results is not None else ()
+        tables = [(part.title, Screen(part.content).table()) for part in parts]
+        findings = findings_table(self.findings)
+        lines = (unmeasured(self.findings), comparisons(self.findings))
+        return ResultView(
+            {"findings": self.verdicts(), **({"broken": list(self.broken)} if self.broken else {})},
+            [*tables, *([("Findings", findings)] if findings else [])],
+            [line for line in lines if line],
+            self.broken,
+        )
