@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from medunlearn.reports.view import ResultView
     from medunlearn.results.runs import Run
 
-# What fits a terminal of 80 columns; the report has the rest.
-HEADLINE = ("Model", "Utility", "Forgetting", "Distance")
 ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of a merge is mentioned
 
 
@@ -315,16 +313,10 @@ def run(result: Any, output: Output) -> None:
 
 
 def _headline(result: Any, output: Output) -> None:
-    from medunlearn.reports.readings import Results, main_plane, standings
-    from medunlearn.reports.table_blocks import headline_table
+    from medunlearn.reports.first_screen import Screen
 
     output.warn(result.content.broken)
-    results = Results(result.content)
-    where = main_plane(results)
-    table = headline_table(standings(results, where), where)
-    columns = {str(column): place for place, column in enumerate(table.columns) if column.text in HEADLINE}
-    rows = [[str(row[place]) for place in columns.values()] for row in table.rows]
-    output.table(result.content.title, columns, rows)
+    output.block(result.content.title, Screen(result.content).table())
     output.line(*(result.content.reference.caveats if result.content.reference else ()))
 
 
