@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,6 +34,7 @@ from medunlearn.papers.sweeps.report import sweep_report
 from medunlearn.papers.tofu.build import build as build_tofu
 from medunlearn.papers.tofu.settings import TofuSettings
 from medunlearn.probes.score import write_tables
+from medunlearn.reports.blocks import Choice, Table, figures_of
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.scores import measured, question_labels, write_scores
@@ -209,9 +211,43 @@ def test_no_page_names_another_paper(
         for word in sorted(foreign_words(builder))
         if (at := lower.find(word.lower())) >= 0
     ] == []
-    if attacked and way == "run":
+    if attacked:
         assert "Relearning" in text
         assert "8 steps" in text
+
+
+@pytest.mark.parametrize("builder", ["amnesia", "medforget", "haiku"])
+def test_a_sweep_shows_ranks_distance_and_what_brings_it_back(
+    builder: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """In all three files, of every split; the page of a paper has the same first screen as any other."""
+    benchmark = BUILDS[builder](request)
+    models = models_of(tmp_path / "runs", benchmark, attacked=True, several=True)
+    report = sweep_report(models, benchmark, title="A sweep", replicates=20).report
+    write_report(report, tmp_path / "report")
+    splits = list(benchmark.splits)[:2]
+    choice = next(block for block in report.blocks if isinstance(block, Choice))
+    assert [name for name, _ in choice.options] == splits
+    firsts = [next(block for block in inside if isinstance(block, Table)) for _, inside in choice.options]
+    markdown = (tmp_path / "report" / "report.md").read_text("utf-8")
+    data = json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["parts"]
+    for split, table in zip(splits, firsts, strict=True):
+        assert [cell.text for cell in table.columns] == [
+            *("Model", "Utility", "Forgetting", "Ranked first", "Distance", "What brings it back"),
+        ]
+        rows = {row["model"]: row for row in data[split]["standings"]}
+        assert set(rows) == {"target", "retrained", "NPO", "GradDiff"}
+        for cells in table.rows:
+            label, row = cells[0].text, rows[cells[0].text]
+            assert cells[3].text == f"{row['ranked_first']['value']:.3f}"
+            assert cells[4].text == ("reference" if label == "retrained" else f"{row['distance']:.3f}")
+            assert cells[3].text in markdown
+        assert rows["target"]["ranked_first"]["value"] > rows["retrained"]["ranked_first"]["value"] + 0.3
+        assert all(rows[label]["brought_back"] for label in ("NPO", "GradDiff"))
+    names = {figure.name for figure in figures_of([choice])}
+    assert {"trade-off", "ranked-first"} <= names
+    assert "no case" not in markdown.lower()
+    assert "cannot be read: no case" not in markdown
 
 
 def test_foreign_words_are_told() -> None:
