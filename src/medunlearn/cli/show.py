@@ -313,10 +313,10 @@ def run(result: Any, output: Output) -> None:
 
 
 def _headline(result: Any, output: Output) -> None:
-    from medunlearn.reports.first_screen import Screen
+    from medunlearn.reports.models_screen import ModelsScreen
 
     output.warn(result.content.broken)
-    output.block(result.content.title, Screen(result.content).table())
+    output.block(result.content.title, ModelsScreen(result.content).table())
     output.line(*(result.content.reference.caveats if result.content.reference else ()))
 
 

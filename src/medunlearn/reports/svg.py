@@ -44,7 +44,7 @@ def plain(text: object) -> str:
 
 
 @dataclass(frozen=True)
-class _Panel:
+class _AxesPair:
     """One pair of axes with its scales."""
 
     number: str
@@ -89,7 +89,7 @@ class _Drawing:
         found = {match[1] for name in self.layout if (match := _AXIS.fullmatch(name))}
         return sorted(found | {_number(trace) for trace in self.data} or {""}, key=lambda number: int(number or 1))
 
-    def _panel(self, number: str) -> _Panel:
+    def _panel(self, number: str) -> _AxesPair:
         x_axis, y_axis = (self.layout.get(f"{name}axis{number}", {}) for name in "xy")
         traces = [trace for trace in self.data if _number(trace) == number]
         start, end = x_axis.get("domain", (0.0, 1.0))
@@ -108,7 +108,7 @@ class _Drawing:
         x = scale_of(x_axis, traces, "x")
         below = self._below(x, x_axis, finish - begin)
         above = 22.0 if any("domain" in str(note.get("yref", "")) for note in self._notes()) else 10.0
-        return _Panel(number, x.placed(begin, finish), y.placed(self.bottom - below, above), x_axis, y_axis)
+        return _AxesPair(number, x.placed(begin, finish), y.placed(self.bottom - below, above), x_axis, y_axis)
 
     def _notes(self) -> Sequence[Mapping[str, Any]]:
         notes: Sequence[Mapping[str, Any]] = self.layout.get("annotations", ())
@@ -131,7 +131,7 @@ class _Drawing:
             return []
         return [plain(text) for _, text in scale.placed(*pixels).ticks(axis)]
 
-    def _frame(self, panel: _Panel) -> Iterator[str]:
+    def _frame(self, panel: _AxesPair) -> Iterator[str]:
         """Grid, axis lines, ticks and titles."""
         x, y, grid = panel.x, panel.y, self.paint("--line")
         slanted = self._is_slanted(x, panel.x_axis, x.length)
@@ -158,7 +158,7 @@ class _Drawing:
         yield shape_line(x.start, y.start, x.start, y.end, stroke=self.paint("--muted"), stroke_width=1)
         yield from self._axis_titles(panel)
 
-    def _axis_titles(self, panel: _Panel) -> Iterator[str]:
+    def _axis_titles(self, panel: _AxesPair) -> Iterator[str]:
         ink = self.paint("--ink")
         titles = wrapped(plain_lines(panel.x_axis), panel.x.length, TEXT)
         for place, text in enumerate(titles):
@@ -170,7 +170,7 @@ class _Drawing:
 
     # Traces.
 
-    def _bars(self, panel: _Panel, traces: Sequence[Spec]) -> Iterator[str]:
+    def _bars(self, panel: _AxesPair, traces: Sequence[Spec]) -> Iterator[str]:
         bars = [trace for trace in traces if trace["type"] == "bar"]
         grouped = self.layout.get("barmode", "group") == "group"
         at: dict[Any, list[int]] = {}
@@ -191,7 +191,7 @@ class _Drawing:
                 yield bar_shape(edges, (panel.y(value), base), colour, str(pattern), self._hover(trace, place))
                 yield from self._whiskers(panel, trace, place, panel.x.at(middle), panel.y(value), colour)
 
-    def _trace(self, panel: _Panel, trace: Spec) -> Iterator[str]:
+    def _trace(self, panel: _AxesPair, trace: Spec) -> Iterator[str]:
         if trace["type"] == "bar":
             return
         points = [
@@ -218,7 +218,7 @@ class _Drawing:
                 if point is not None:
                     yield from self._point(panel, trace, place, *point)
 
-    def _point(self, panel: _Panel, trace: Spec, place: int, x: float, y: float) -> Iterator[str]:
+    def _point(self, panel: _AxesPair, trace: Spec, place: int, x: float, y: float) -> Iterator[str]:
         marker = trace.get("marker", {})
         colour = self.paint(str(_nth(marker.get("color", "--ink"), place)))
         yield from self._whiskers(panel, trace, place, x, y, colour)
@@ -226,7 +226,9 @@ class _Drawing:
         symbol, edge = str(marker.get("symbol", "circle")), self.paint("--paper")
         yield marker_shape(symbol, x, y, size, colour, edge, opacity, self._hover(trace, place))
 
-    def _whiskers(self, panel: _Panel, trace: Spec, place: int, x: float, y: float, colour: str) -> Iterator[str]:
+    def _whiskers(
+        self, panel: _AxesPair, trace: Spec, place: int, x: float, y: float, colour: str
+    ) -> Iterator[str]:
         for axis, scale in (("x", panel.x), ("y", panel.y)):
             errors = trace.get(f"error_{axis}", {})
             if "array" not in errors:

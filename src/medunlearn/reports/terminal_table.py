@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from medunlearn.reports.blocks import Cell, Table
-from medunlearn.terminal import printable_line, wrapped
+from medunlearn.terminal import printable, wrapped
 
 GAP = 2
 LEAST_WORDS = 26
@@ -32,7 +32,7 @@ def table_lines(table: Table, width: int | None = None) -> list[str]:
 
 def _texts(table: Table, *, notes: bool) -> list[list[str]]:
     def text(cell: Cell) -> str:
-        return printable_line(str(cell) if notes else cell.text)
+        return printable(str(cell) if notes else cell.text).replace("\n", " ").strip()
 
     return [list(map(text, row)) for row in (table.columns, *table.rows)]
 

@@ -30,10 +30,10 @@ from medunlearn.reports.blocks import (
 from medunlearn.reports.content import JudgementTables, ModelResult, ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import legend
-from medunlearn.reports.first_screen import Screen
 from medunlearn.reports.formatting import decimal, flat
 from medunlearn.reports.headline import verdict
 from medunlearn.reports.json import plain
+from medunlearn.reports.models_screen import ModelsScreen
 from medunlearn.reports.plots import panels, training_curves
 from medunlearn.reports.rank_tables import rank_section
 from medunlearn.reports.readings import Results, panel_planes
@@ -97,7 +97,7 @@ SWITCH = "Forget set"
 
 
 @dataclass(frozen=True)
-class Part:
+class SweepPart:
     """The models of one split, training seed and context of a sweep, or of a report of runs.
 
     Attributes:
@@ -117,8 +117,8 @@ def unlearning_report(content: ReportContent) -> Report:
     Raises:
         InputError: two models with one label.
     """
-    part = Part("", content)
-    screen = Screen(content)
+    part = SweepPart("", content)
+    screen = ModelsScreen(content)
     page = blocks(
         Notice("Read this first", content.caveats) if content.caveats else None,
         part_blocks([part]),
@@ -131,9 +131,9 @@ def unlearning_report(content: ReportContent) -> Report:
     return Report(content.title, page, "Unlearning report", tuple(facts(content)), _data(screen))
 
 
-def part_blocks(parts: Sequence[Part]) -> tuple[Block, ...]:
+def part_blocks(parts: Sequence[SweepPart]) -> tuple[Block, ...]:
     """First screen and details of runs, or of every part of a sweep with a switch between them."""
-    screens = [Screen(part.content) for part in parts]
+    screens = [ModelsScreen(part.content) for part in parts]
     titles = [part.title for part in parts]
     own = [list(_sections(screen)) for screen in screens]
     return blocks(
@@ -167,7 +167,7 @@ def merged(titles: Sequence[str], parts: Sequence[Sequence[Section]]) -> list[Se
     ]
 
 
-def _sections(screen: Screen) -> Iterator[Section]:
+def _sections(screen: ModelsScreen) -> Iterator[Section]:
     """The details of one part, in the order of the page."""
     content, results = screen.content, screen.results
     key = Legend(legend(content.models))
@@ -194,7 +194,7 @@ def _sections(screen: Screen) -> Iterator[Section]:
     return (own for own in sections if own is not None)
 
 
-def by_split(parts: Sequence[Part], screens: Sequence[Screen]) -> Section | None:
+def by_split(parts: Sequence[SweepPart], screens: Sequence[ModelsScreen]) -> Section | None:
     """Every model on every split of a sweep, a table for each number of the first screen; None of a single part."""
     if len(parts) < 2:
         return None
@@ -302,7 +302,7 @@ def _runs_section(content: ReportContent) -> Section | None:
 
 def part_data(content: ReportContent) -> dict[str, Any]:
     """All numbers of one part of a sweep, without training curves, settings and examples, which its runs hold."""
-    data = _data(Screen(content))
+    data = _data(ModelsScreen(content))
     data["models"] = [{k: v for k, v in model.items() if k not in ("history", "info")} for model in data["models"]]
     return {key: by_column(value) for key, value in data.items() if key not in ("examples", "judged", "metrics")}
 
@@ -320,7 +320,7 @@ def by_column(value: Any) -> Any:
             return value
 
 
-def _data(screen: Screen) -> dict[str, Any]:
+def _data(screen: ModelsScreen) -> dict[str, Any]:
     """All numbers in the report, and their rows; text only with ``show_text``."""
     content, where, ranked = screen.content, screen.where, screen.ranked
     closest, answer = verdict(ranked, content.reference)

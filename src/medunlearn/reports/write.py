@@ -44,8 +44,6 @@ def write_report(
         "report.html": page.encode(),
         **export_files(report, tables, figures),
     }
-    for name in files:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
     with patient(PATIENCE), lock_folder(folder, "report"):
         write_files(folder, files)
     return folder / "report.html"

@@ -9,12 +9,12 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.sweeps.models import SweepModels, shown_splits
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.formatting import context_text
-from medunlearn.reports.unlearning import Part
+from medunlearn.reports.unlearning import SweepPart
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.study.report.gather import gather, made_for_this
 
 
-def sweep_parts(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> Iterator[Part]:
+def sweep_parts(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> Iterator[SweepPart]:
     """Evaluations of models on another split than their own are left out.
 
     Raises:
@@ -32,4 +32,4 @@ def sweep_parts(models: Sequence[Evaluated], benchmark: Benchmark, request: Swee
             place = ", ".join([labels[split], *([context_text(context)] if len(swept.contexts) > 1 else [])])
             for seed, own in sorted(by_seed.items()):
                 title = f"{place}, seed {seed}" if len(swept.seeds) > 1 else place
-                yield Part(title, gather(title, own, benchmark, **how), place, seed)
+                yield SweepPart(title, gather(title, own, benchmark, **how), place, seed)

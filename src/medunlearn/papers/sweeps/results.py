@@ -16,9 +16,9 @@ from medunlearn.reports.blocks import Report
 from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, comparisons, decide, findings_text
 from medunlearn.reports.content import JudgementTables
 from medunlearn.reports.finding_blocks import findings_table, measured, unmeasured
-from medunlearn.reports.first_screen import Screen
+from medunlearn.reports.models_screen import ModelsScreen
 from medunlearn.reports.readings import Reading, number, rows_of
-from medunlearn.reports.unlearning import Part
+from medunlearn.reports.unlearning import SweepPart
 from medunlearn.reports.view import ResultView
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -77,7 +77,7 @@ class SweepRequest:
     replicates: int = REPLICATES
     seed: int = 0
     judged: Sequence[JudgementTables] = ()
-    parts: Sequence[Part] = ()
+    parts: Sequence[SweepPart] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +266,7 @@ class SweepReport:
     def view(self) -> ResultView:
         """The first screen's table of each split, and the findings, for the terminal."""
         parts = self.results.request.parts if self.results is not None else ()
-        tables = [(part.title, Screen(part.content).table()) for part in parts]
+        tables = [(part.title, ModelsScreen(part.content).table()) for part in parts]
         findings = findings_table(self.findings)
         lines = (unmeasured(self.findings), comparisons(self.findings))
         return ResultView(

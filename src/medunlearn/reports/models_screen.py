@@ -32,7 +32,7 @@ NO_POINT = "No model has a number on both the retain set and the forget set: not
 NOT_RANKED, NOT_TRIED = "not ranked", "not tried"
 
 
-class Screen:
+class ModelsScreen:
     """The numbers of one split, training seed and context, as its first screen reads them."""
 
     def __init__(self, content: ReportContent) -> None:
