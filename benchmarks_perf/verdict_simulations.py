@@ -1,7 +1,7 @@
 """Rates of verdicts on models of which it is known what they know, from drawn ranks instead of measured ones.
 
-Each patient has identifiers and values, a third and two thirds of the facts, ranked among 59 alternatives in two
-ways of asking: the same facts in both, with a correlation of 0.5. A patient of whom a model knows nothing has any
+Each patient has identifiers and values, a third and two thirds of the facts, ranked among 59 alternatives in three
+ways of asking: the same facts in all, with a correlation of 0.5. A patient of whom a model knows nothing has any
 rank. The model before knows all of them.
 """
 
@@ -24,7 +24,7 @@ from medunlearn.request.standings import Standings
 from medunlearn.statistics.others import Surprise
 
 SUBJECTS: tuple[AskedSubject, ...] = ("identifiers", "values")
-PLACES = ("answers", "notes")
+PLACES = ("answers", "questions", "notes")
 STRANGERS, ALTERNATIVES, ALPHA, MARGIN = 12, 59, 0.05, 0.25
 NOTHING, EVERYTHING, AT_MARGIN, OVER = 1.0, 60.0, 3.0, 0.02
 """Powers of a uniform p: what a model knows of a fact. 1 - E[p ** 3] is 0.75, 0.25 above a stranger."""

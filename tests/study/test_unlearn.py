@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.layouts import make_batch
 from medunlearn.models.load import load_model
+from medunlearn.probes.material import record_of
 from medunlearn.results.runs import Run
 from medunlearn.study import trainer as module
 from medunlearn.study.presets import train_settings, unlearn_settings
@@ -98,6 +99,63 @@ def test_what_a_run_writes_down(hospital: Benchmark, target: Run, tmp_path: Path
 def retrained(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder: Path = tmp_path_factory.mktemp("retrained") / "run"
     return train(hospital, train_settings({**small, "without": "random_10", "epochs": 1}), folder, quiet=True)
+
+
+def test_what_a_model_never_saw_is_not_unlearned(
+    hospital: Benchmark, target: Run, retrained: Run, tmp_path: Path
+) -> None:
+    """A model that was trained without a split, of whose patients one is asked for, or another patient."""
+    first, *_ = sorted(hospital.split("random_10").forget)
+    for split in ("random_10", f"patient={first}"):
+        with pytest.raises(InputError, match="Nothing to forget"):
+            unlearn(retrained, hospital, settings(split=split), tmp_path / "never", quiet=True)
+    other = next(r.groups["patient"] for r in hospital.records if r.groups["patient"] != first)
+    for place, (split, more) in enumerate(((f"patient={first},{other}", {}), ("random_10", {"other_texts": True}))):
+        run = unlearn(retrained, hospital, settings(split=split, **more), tmp_path / f"{place}", quiet=True)
+        assert run.info.verb == "unlearn"
+
+
+def with_direct(hospital: Benchmark) -> Benchmark:
+    """The benchmark with a plain question about each record, that settings are chosen by."""
+    asked = {question.record_id: question for question in hospital.questions if question.fold == "train"}
+    plain = (replace(q, question_id=f"{name}-plain", fold="choosing") for name, q in asked.items())
+    return replace(hospital, questions=(*hospital.questions, *plain), folder=None)
+
+
+def test_plain_questions_are_forgotten_only_beside_what_the_target_says(
+    hospital: Benchmark, target: Run, sides: dict[str, set[str]], tmp_path: Path
+) -> None:
+    benchmark, values = with_direct(hospital), {"method": "kl_min", "train_on": "direct", "other_texts": True}
+    unlearn(target, benchmark, settings(**values), tmp_path / "r", quiet=True)
+    for side in ("forget", "retain"):
+        plain = {key for key in sides[side] if key.endswith("-plain")}
+        assert sides[side] - plain == keys(hospital, "random_10", side)
+        assert len(plain) == len({key.partition("#")[0] for key in sides[side] if key.endswith("#0")}) > 0
+    for more in ({"train_on": "direct"}, {"relatives": 0.25}):
+        with pytest.raises(InputError, match="kl_min"):
+            unlearn(target, benchmark, settings(method="npo", **more), tmp_path / "npo", quiet=True)
+
+
+def test_relatives_take_their_share_of_the_retain_set(hospital: Benchmark, target: Run) -> None:
+    """A retained patient who shares an identifier with a forgotten one; without any, nothing changes."""
+    split = hospital.split("random_10")
+    forgotten = next(r for r in hospital.records if r.groups["patient"] in split.forget)
+    kin = next(r for r in hospital.records if r.groups["patient"] not in split.forget)
+    shared = replace(kin, identifiers=(*kin.identifiers, forgotten.identifiers[0]))
+    records = tuple(shared if record is kin else record for record in hospital.records)
+    model, how = load_model(target.model, device="cpu"), target.rendering()
+    for benchmark, share in ((replace(hospital, records=records, folder=None), 0.25), (hospital, 0.0)):
+        retained = [
+            training_sides(benchmark, settings(method="kl_min", relatives=share_of), model, how)["retain"]
+            for share_of in (0.0, 0.25)
+        ]
+        plain, more = ([record_of(one, benchmark) for one in side] for side in retained)
+        near = {r.record_id for r in benchmark.records if r.groups["patient"] == kin.groups["patient"]}
+        assert [name for name in more if name not in near] == [name for name in plain if name not in near]
+        if share:
+            assert share <= sum(name in near for name in more) / len(more) < share + len(near & {*plain}) / 10
+        else:
+            assert more == plain
 
 
 def test_npo_reads_a_model_that_never_saw_the_forget_set(

@@ -26,7 +26,7 @@ from medunlearn.config.experiments import (
 from medunlearn.config.forgetting import ForgetSettings
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.config.reading import as_value, check, merge, read_yaml
-from medunlearn.config.settings import Context, Images, LongNotes, Percent, Settings, Template, What
+from medunlearn.config.settings import Context, Images, LongNotes, Percent, Settings, Template, Unlearned, What
 from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSettings, UnlearnSettings
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "TrainSettings",
     "TuneSettings",
     "UnlearnSettings",
+    "Unlearned",
     "UtilitySettings",
     "WatchSettings",
     "What",

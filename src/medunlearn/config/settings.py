@@ -13,6 +13,7 @@ from medunlearn.config.prompt_files import PromptFile, read_prompt_file
 Context = Literal["note", "closed_book"]
 TemplateName = Literal["plain", "chat", "clinical"]
 What = Literal["records", "questions", "both"]
+Unlearned = Literal["records", "questions", "both", "direct"]
 Images = Literal["use", "ignore"]
 LongNotes = Literal["refuse", "cut"]
 Licence = Annotated[str, Field(description="of your own files, for the benchmark's card and manifest")]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from medunlearn.config.prompt_files import PromptFile
-from medunlearn.config.settings import Context, Images, LongNotes, Settings, Template, What
+from medunlearn.config.settings import Context, Images, LongNotes, Settings, Template, Unlearned, What
 
 TINIES = {"tiny": "tiny", "tiny-vision": "tiny-vision"}
 """Models that are built in memory, and the preset that is taken for each."""
@@ -193,7 +193,18 @@ class UnlearnSettings(EpochFields):
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     arguments: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
     trainable: str = Field("default", description="default: the method's own choice; else as in train")
-    train_on: What = Field("both", description="items of the forget and retain sets: records, questions, both")
+    train_on: Unlearned = Field(
+        "both",
+        description="items of the forget and retain sets: records, questions, both; direct: both, and plain "
+        "questions about single facts, for methods whose retain term compares with the target",
+    )
+    relatives: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="least share of the retain set's sequences that is about subjects who share an identifier with "
+        "the forget set (kin, twins); repeated as often as that takes, for methods as above",
+    )
     template: Template | None = Field(None, description="prompt template or file; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
     long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -55,6 +56,17 @@ def forget_records(benchmark: Benchmark, split: str = REQUEST) -> frozenset[str]
     """Ids of the records of a split's forget set."""
     requested = benchmark.split(split)
     return benchmark.hierarchy.closure(requested.level, requested.forget)
+
+
+def relatives_of(benchmark: Benchmark, subjects: Collection[str]) -> frozenset[str]:
+    """Trained subjects who share an identifier with one of the given ones: kin, twins, people of the same name."""
+    level = benchmark.subject_level
+    owners: dict[str, set[str]] = {}
+    for record in benchmark.records:
+        if record.fold == "train":
+            for identifier in record.identifiers:
+                owners.setdefault(identifier.value, set()).add(record.groups[level])
+    return frozenset(chain.from_iterable(who for who in owners.values() if who & {*subjects})) - {*subjects}
 
 
 def save_splits(benchmark: Benchmark) -> None:

@@ -61,6 +61,11 @@ def retain_term_of(name: str) -> str:
     return declaration(_target(name), "retain_term", "")
 
 
+def keeps_target(name: str) -> bool:
+    """True if a method's retain term keeps what the target does, so that no answer of the retain set is learned."""
+    return retain_term_of(name) in ("divergence", "hidden states")
+
+
 def _target(name: str) -> str:
     return names("methods", METHODS).get(name, name)
 
@@ -95,6 +100,7 @@ __all__ = [
     "family_of",
     "hyperparameters",
     "is_edit",
+    "keeps_target",
     "make_method",
     "method_class",
     "names",

@@ -1,9 +1,9 @@
 """Direct questions about the facts of a note, made by rule: "What is the phone number of Ann Vane?"
 
 Each fact is asked for in three wordings of our own: two to verify a deletion (folds ``holdout``, ``rephrase``), one
-to choose its settings (``choosing``). The retain side of a training takes none of them: a model that was never
-trained on such questions would learn other patients' facts. The unit of a value stands in the question, so that
-guessing it earns nothing.
+to forget by and to choose settings by (``choosing``). No training learns the answers: a model that was never trained
+on such questions would learn other patients' facts. The unit of a value stands in the question, so that guessing it
+earns nothing.
 """
 
 from __future__ import annotations

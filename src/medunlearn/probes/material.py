@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from medunlearn.config import LoopFields, TrainSettings, What
+from medunlearn.config import LoopFields, TrainSettings, Unlearned, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 
 def training_data(
-    benchmark: Benchmark, without: str | None, what: What = "both"
+    benchmark: Benchmark, without: str | None, what: Unlearned = "both"
 ) -> tuple[list[Record], list[Question]]:
-    """Records and questions (or only ``what``) of the train fold, without one split's forget set."""
+    """Records and questions (or only ``what``) of the train fold, without one split's forget set.
+
+    ``direct`` adds the plain questions of the fold ``choosing``.
+    """
+    folds = ("train", "choosing") if what == "direct" else ("train",)
     left_out = set()
     if without is not None:
         left_out = {record.record_id for record in benchmark.records_of(benchmark.split(without), "forget")}
     records = [r for r in benchmark.records if r.fold == "train" and r.record_id not in left_out]
-    questions = [q for q in benchmark.questions if q.fold == "train" and q.record_id not in left_out]
+    questions = [q for q in benchmark.questions if q.fold in folds and q.record_id not in left_out]
     return ([] if what == "questions" else records), ([] if what == "records" else questions)
 
 
@@ -61,6 +65,12 @@ def sequences(
     """Records as plain text, then questions with their answers."""
     pieces = [piece for record in records for piece in language_model.record_sequences(record, rendering)]
     return pieces + [language_model.question_sequence(q, by_id[q.record_id], rendering) for q in questions]
+
+
+def record_of(sequence: TokenSequence, benchmark: Benchmark) -> str:
+    """Id of the record that a sequence of :func:`sequences` is about."""
+    question = benchmark.question.get(sequence.key)
+    return question.record_id if question else sequence.key.rpartition("#")[0]
 
 
 def rendering_for(settings: TrainSettings) -> Rendering:

@@ -73,11 +73,17 @@ class BatteryMaterial:
         patient. The mean over all probes has a smaller variance. Identifiers and values stand apart, so that
         neither pays for the other.
 
+        Ways that find the patients before at this level, each taken by itself, belong to the mean too: whatever may
+        have known somebody has to be shown to have forgotten, and more probes tell more. None is evidence of
+        forgetting by that alone.
+
         Args:
             alpha: level at which a way counts as having found a patient.
         """
         checks = [*self.checks()]
-        able = {name for name, _ in found_before(checks, alpha)}
+        able = {name for name, _ in found_before(checks, alpha)} | {
+            check.name for check in checks if _may_have_found(check, alpha)
+        }
         for subject in get_args(AskedSubject):
             parts = [check for check in checks if check.name in able and check.subject == subject]
             if parts:
@@ -261,6 +267,12 @@ class BatteryMaterial:
                     title=f"{check.title}: against patients whom no model saw",
                     reason=f"fewer than {LEAST_OTHERS} of them could be asked in this way",
                 )
+
+
+def _may_have_found(check: BatteryCheck, alpha: float) -> bool:
+    """True for a way that found the patients before, without correction for the number of ways."""
+    comparison = check.comparison
+    return comparison is not None and comparison.p_before is not None and comparison.p_before < alpha
 
 
 def measurement(values: Sequence[float], n: int, unit: Unit) -> Measurement:

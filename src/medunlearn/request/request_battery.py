@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from medunlearn.config import ForgetSettings
+from medunlearn.data.deletion_requests import relatives_of
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.request.baseline_check import baseline_fault
@@ -25,7 +26,7 @@ from medunlearn.request.case.residual_tests import found_before, patient_tests
 from medunlearn.request.case.verdicts import RULES
 from medunlearn.request.measuring_models import MeasuredModel
 from medunlearn.request.others_kept import costs, general_cost
-from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of, relatives_of
+from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
 from medunlearn.request.standings import Standings
 from medunlearn.request.verifying_attacks import never_tested, untested_attacks, verifying_attacks
 from medunlearn.results.evaluated import Evaluated

@@ -9,14 +9,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.forgetting import AUTOMATIC
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
+from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, relatives_of, with_request
 from medunlearn.data.records import Fold
 from medunlearn.data.splits import request, shuffled
 from medunlearn.data.storage import read_json, write_json
@@ -237,17 +236,6 @@ def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[
         return frozenset()
     nodes = {groups[patient].get(finest) for patient in patients if patient in groups} - {None}
     return frozenset(who for who, own in groups.items() if own.get(finest) in nodes and who not in patients)
-
-
-def relatives_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[str]:
-    """Trained patients who share an identifier with one of the patients: kin, twins, people of the same name."""
-    level = benchmark.subject_level
-    owners: dict[str, set[str]] = {}
-    for record in benchmark.records:
-        if record.fold == "train":
-            for identifier in record.identifiers:
-                owners.setdefault(identifier.value, set()).add(record.groups[level])
-    return frozenset(chain.from_iterable(who for who in owners.values() if who & {*patients})) - {*patients}
 
 
 def _asked(benchmark: Benchmark) -> list[str]:

@@ -33,7 +33,7 @@ from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.leftovers import part_of, remove_stray_parts
-from medunlearn.methods import is_edit
+from medunlearn.methods import is_edit, keeps_target
 from medunlearn.probes.material import training_data
 from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import CostReading
@@ -77,7 +77,9 @@ class ForgetCandidate:
             ConfigError: every mistake in ``overrides``.
         """
         arguments = {f"{self.method}.{name}": value for name, value in self.arguments.items()}
-        usual = {} if is_edit(self.method) else {"batch_size": BATCH}
+        usual: dict[str, Any] = {} if is_edit(self.method) else {"batch_size": BATCH}
+        if keeps_target(self.method):
+            usual |= {"train_on": "direct", "relatives": RELATIVES}
         values = {"method": self.method, "split": REQUEST, "seed": seed, **usual, **arguments, **overrides}
         return unlearn_settings(values, tiny=None, shared=False)
 
@@ -102,6 +104,8 @@ class ForgetCandidate:
 
 BATCH = 8
 """Sequences a side in a step: one patient's notes are few, and a retain batch of 64 beside them costs the most."""
+RELATIVES = 0.25
+"""Least share of the retain set's sequences that is about relatives, who are harmed first."""
 _RATES = ((2e6, 1e-3), (8e9, 2e-5))
 WHOLE = {"whole_values": True}
 AUTO = (

@@ -31,6 +31,8 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("evaluate", "attack", "utility"), PASSES),
 }
 """Command -> settings that are recorded and not in its key, besides :data:`ALWAYS_OUTSIDE`."""
+LATER: Mapping[str, Any] = {"relatives": 0.0}
+"""Settings that older records lack -> the value at which they change nothing, and stay out of the key."""
 SECTIONS = ("evaluate", "attack", "utility")
 
 
@@ -44,7 +46,7 @@ def counted(verb: str, config: Mapping[str, Any]) -> dict[str, Any]:
     outside = ALWAYS_OUTSIDE | OUTSIDE.get(verb, frozenset())
     if config.get("lora_dropout"):
         outside -= DRAWS
-    settings = {name: value for name, value in config.items() if name not in outside}
+    settings = {name: value for name, value in config.items() if name not in outside and value != LATER.get(name)}
     if verb in ("train", "unlearn"):
         for section in SECTIONS:
             if isinstance(settings.get(section), Mapping):

@@ -17,6 +17,7 @@ from medunlearn.generation.forget_passages import ForgetPassage, passage_of
 from medunlearn.methods.protocol import AlternativesMethod
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.probes.material import record_of
 from medunlearn.progress import progress, remark
 
 SIDE = "alternatives"
@@ -109,9 +110,8 @@ def with_alternatives(
 
 
 def _passage(sequence: TokenSequence, benchmark: Benchmark, language_model: LanguageModel) -> ForgetPassage:
-    question = benchmark.question.get(sequence.key)
-    record = question.record_id if question else sequence.key.rpartition("#")[0]
-    return passage_of(sequence, benchmark.record[record], question, language_model.tokenizer)
+    question, record = benchmark.question.get(sequence.key), benchmark.record[record_of(sequence, benchmark)]
+    return passage_of(sequence, record, question, language_model.tokenizer)
 
 
 def _write(path: Path, answers: Counterfactuals) -> None:

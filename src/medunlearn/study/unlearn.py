@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
+from medunlearn.data.deletion_requests import forget_records, relatives_of
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
-from medunlearn.methods import hyperparameters
+from medunlearn.methods import METHODS, hyperparameters, keeps_target
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import AlternativesMethod, LossMethod, default_trainable
 from medunlearn.models.ancestry import model_use
@@ -22,6 +24,7 @@ from medunlearn.probes.material import (
     NOTHING_LEFT,
     forgotten_before,
     loop_settings,
+    record_of,
     sequences,
     training_data,
 )
@@ -68,16 +71,19 @@ def unlearn(
         work: state of the process, shared with other runs from the same target.
 
     Raises:
-        InputError: an unknown method, setting, split or node, or an unusable folder.
+        InputError: an unknown method, setting, split or node, an unusable folder, or a target that never saw what
+            is to be forgotten.
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
         OutOfMemoryError: a single sequence per side does not fit in memory; the last good checkpoint is kept.
     """
     method = unlearning_method(settings)
     _refuse_noise(method, settings)
+    _refuse_learning(settings)
     benchmark.split(settings.split)
     if not settings.other_texts:
         unless = ", or say --other-texts where you want that"
         target.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
+        _refuse_never_seen(target, benchmark, settings.split)
     check_epochs(settings, benchmark, target)
     loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
@@ -151,6 +157,33 @@ def _refuse_noise(method: Any, settings: UnlearnSettings) -> None:
     if getattr(method, "noise", 0.0) and (settings.sharding != "none" or settings.trainable.startswith("lora")):
         raise InputError(
             f"{settings.method}.noise mixes the target's own matrices: leave out --sharding and --trainable lora."
+        )
+
+
+def _refuse_never_seen(target: Run, benchmark: Benchmark, split: str) -> None:
+    """Refuse a target whose training left out everything that is to be forgotten."""
+    training = target.training
+    if training is None or training.info.texts != benchmark.texts_fingerprint:
+        return
+    if any(Path(name).is_dir() for name in training.info.lineage):
+        return  # what its base saw, nobody recorded here
+    without = training.info.config.get("without")
+    if without not in benchmark.splits:
+        return
+    if forget_records(benchmark, split) <= forget_records(benchmark, without):
+        raise InputError(
+            f"Nothing to forget: the model in {target.folder} was trained without {without!r}, so it never saw the "
+            f"forget set of {split!r}. Begin with the target model, or say --other-texts where you want that."
+        )
+
+
+def _refuse_learning(settings: UnlearnSettings) -> None:
+    """Refuse what would teach the model answers about the retain set that it was never trained on."""
+    if (settings.train_on == "direct" or settings.relatives) and not keeps_target(settings.method):
+        able = ", ".join(name for name in METHODS if keeps_target(name))
+        raise InputError(
+            f"train_on=direct and relatives need a method whose retain term compares with the target: {able}. "
+            f"{settings.method} would learn what is known of the others."
         )
 
 
@@ -311,7 +344,7 @@ def training_sides(
     records, questions = training_data(benchmark, None, settings.train_on)
     records = [record for record in records if record.record_id not in earlier]
     questions = [question for question in questions if question.record_id not in earlier]
-    return {
+    own: dict[str, list[TokenSequence]] = {
         side: sequences(
             [record for record in records if sides[record.record_id] == side],
             [question for question in questions if sides[question.record_id] == side],
@@ -321,3 +354,19 @@ def training_sides(
         )
         for side in SIDES
     }
+    if settings.relatives:
+        own["retain"] = _with_more_relatives(own["retain"], benchmark, settings)
+    return own
+
+
+def _with_more_relatives(
+    retained: list[TokenSequence], benchmark: Benchmark, settings: UnlearnSettings
+) -> list[TokenSequence]:
+    """The retain set with the sequences about relatives repeated, until they are the share that was asked for."""
+    forgotten = {benchmark.subject(name) for name in forget_records(benchmark, settings.split)}
+    relatives = relatives_of(benchmark, forgotten)
+    near = [sequence for sequence in retained if benchmark.subject(record_of(sequence, benchmark)) in relatives]
+    if not near:
+        return retained
+    wanted = settings.relatives / (1.0 - settings.relatives) * (len(retained) - len(near))
+    return retained + near * (ceil(wanted / len(near)) - 1)

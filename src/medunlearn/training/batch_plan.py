@@ -6,7 +6,7 @@ So resuming needs only the number of the last step, and two runs with the same s
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeVar
@@ -76,14 +76,14 @@ class Plan:
         return step / self.steps_an_epoch
 
     def draws(self, side: str) -> tuple[list[TokenSequence], int]:
-        """The sequences of a side used in the run, and the number of draws, which may repeat sequences."""
+        """The distinct sequences of a side used in the run, and the number of draws, which may repeat sequences."""
         if side in self.partners:
             turns = [own[: self.epochs] for own in self.partners[side].values()]
             return [sequence for own in turns for sequence in own], self.epochs * len(turns)
         sequences, count = self.sides[side], self.epochs * self._counts[self.lead]
         if count >= self._counts[side]:
-            return list(sequences), count
-        return [sequences[place] for unit in self._order(side, 0)[:count] for place in unit], count
+            return _distinct(sequences), count
+        return _distinct(sequences[place] for unit in self._order(side, 0)[:count] for place in unit), count
 
     def step(self, number: int) -> dict[str, list[TokenSequence]]:
         """The sequences of step ``number`` (0 is the first), by side."""
@@ -113,6 +113,10 @@ class Plan:
             else:
                 self._orders[side, lap] = [kin[row] for row in order]
         return self._orders[side, lap]
+
+
+def _distinct(sequences: Iterable[TokenSequence]) -> list[TokenSequence]:
+    return [*{sequence.key: sequence for sequence in sequences}.values()]
 
 
 def rows(sequences: Sequence[TokenSequence], tokens: int) -> list[list[int]]:

@@ -17,6 +17,7 @@ from medunlearn.request.case.case_folder import CaseFolder, write_case
 from medunlearn.request.case.digests import digest_model
 from medunlearn.request.case.evidence import Battery, CaseEvidence
 from medunlearn.request.case.ledger import LEDGER, LedgerEntry, append_request
+from medunlearn.request.case.verdicts import RULES
 from medunlearn.results.verify import Check
 
 
@@ -88,7 +89,7 @@ def test_every_part_of_the_verdict_follows_from_the_numbers(
     assert (check.name, "another verdict" in check.note) == ("evidence.json", True)
 
 
-@pytest.mark.parametrize(("version", "state"), [("3", "not checked"), ("4", "differs")])
+@pytest.mark.parametrize(("version", "state"), [("4", "not checked"), (RULES, "differs")])
 def test_a_verdict_by_older_rules_is_signed_and_not_computed_again(
     signer: Ed25519PrivateKey, tmp_path: Path, version: str, state: str
 ) -> None:

@@ -36,7 +36,7 @@ from medunlearn.request.case.evidence import (
 )
 from medunlearn.request.case.residual_tests import ResidualTest, found_before, is_above, residuals
 
-RULES, OLDER_RULES = "4", ("1", "2", "3")
+RULES, OLDER_RULES = "5", ("1", "2", "3", "4")
 """Version of the rules below, which a battery names; and those of older versions, which decided otherwise."""
 UNCHANGED = 0.8
 """Share of the number before from which a way of asking counts as unchanged."""
@@ -180,6 +180,7 @@ def _without_residual(
     own = [check for check in battery.checks if check.concerns == "this request"]
     before = {name for name, _ in found_before(own, battery.alpha)}
     means = [check for check in own if check.mean_of]
+    bounded = {name for check in means for name in check.mean_of}
     able = [check for check in own if check.name in before and check.probes.held_out]
     remarks = [*_remarks(battery, able, exact)]
     if not able or not means:
@@ -194,7 +195,7 @@ def _without_residual(
         if not check.mean_of and _stands_out(check, battery.alpha):
             doubts.append(f"{check.title}: what is left may be above the margin.")
             shown.append(check)
-        elif not check.mean_of and _is_unchanged(check):
+        elif check.name in bounded and _is_unchanged(check):
             doubts.append(f"{check.title}: the model answers nearly as before, and above a stranger.")
             shown.append(check)
     margins = [check.comparison.margin for check in means if check.comparison is not None]
@@ -275,9 +276,10 @@ def _stands_out(check: BatteryCheck, alpha: float) -> bool:
 
 
 def _is_unchanged(check: BatteryCheck) -> bool:
-    """True for a way that asks about as much as before, above strangers by half the margin.
+    """True for a way that answers about as much as before, above strangers by half the margin.
 
-    Its few facts could not tell the patient from a stranger, so that no test sees that nothing was forgotten here.
+    Too few facts for a test can hide that nothing was forgotten here. Only ways that may have found the patient are
+    asked: what says the same of everybody is unchanged, too.
     """
     before, after, comparison = check.before.value, check.after.value, check.comparison
     if comparison is None or comparison.excess.value is None or before is None or after is None:

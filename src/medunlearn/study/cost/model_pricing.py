@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from medunlearn.config import TINIES, EvaluateSettings, LoopFields, TrainSettings, UnlearnSettings, What
+from medunlearn.config import TINIES, EvaluateSettings, LoopFields, TrainSettings, Unlearned, UnlearnSettings, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import AT_ONCE
 from medunlearn.data.records import Question
@@ -201,7 +201,7 @@ class ModelPricing:
         prompts = replace(lengths, whole=lengths.whole - lengths.scored)
         return decoding(self.shape, prompts.load(size), prompts.longest(size), limit, weights=weights)
 
-    def _items(self, rendering: Rendering, what: What, split: str | None, *, forget: bool = False) -> Lengths:
+    def _items(self, rendering: Rendering, what: Unlearned, split: str | None, *, forget: bool = False) -> Lengths:
         """Lengths of the train fold without a split's forget set, or of that alone."""
 
         def lengths() -> Lengths:
