@@ -19,6 +19,7 @@ from medunlearn.reports.blocks import Spec
 from medunlearn.reports.label_places import Box, place_labels
 from medunlearn.reports.scales import Scale, scale_of, text_width, wrapped
 from medunlearn.reports.svg_marks import Paint, bar_shape, dash_of, marker_shape, shape_line, tag, words
+from medunlearn.reports.svg_words import nth, path_data, plain, plain_lines, point_words, rounded
 
 SMALL_TEXT, TEXT, LINE = 11.0, 12.0, 1.25
 TICK, GAP = 5.0, 8.0
@@ -36,11 +37,6 @@ def figure_svg(spec: Spec, width: float, height: float, label: str, paint: Paint
         paint: turns the name of a colour (``--m1``) into one that the viewer knows.
     """
     return _Drawing(spec, width, height, label, paint).svg()
-
-
-def plain(text: object) -> str:
-    """Text of a specification without its tags, line breaks as spaces."""
-    return html.unescape(re.sub(r"<[^>]+>", "", str(text).replace("<br>", " ")))
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class _Drawing:
             parts += self._names()
         parts += self._annotations()
         parts += self._legend_marks()
-        size = {"viewBox": f"0 0 {_n(self.width)} {_n(self.height)}", "role": "img", "class": "chart"}
+        size = {"viewBox": f"0 0 {rounded(self.width)} {rounded(self.height)}", "role": "img", "class": "chart"}
         more = {"aria-label": self.label, "font-size": TEXT}
         return tag("svg", {**more, **size, **self.paint.root}, "".join(parts))
 
@@ -186,9 +182,9 @@ class _Drawing:
                 middle = panel.x.value(x) + (here.index(number) - (len(here) - 1) / 2) * width * grouped
                 edges = [panel.x.at(middle + part * width / 2) for part in (-0.94, 0.94)]
                 base = panel.y(max(0.0, panel.y.low)) if panel.y.low <= 0 <= panel.y.high else panel.y.start
-                colour = self.paint(_nth(trace["marker"]["color"], place))
+                colour = self.paint(nth(trace["marker"]["color"], place))
                 pattern = trace["marker"].get("pattern", {}).get("shape", "")
-                yield bar_shape(edges, (panel.y(value), base), colour, str(pattern), self._hover(trace, place))
+                yield bar_shape(edges, (panel.y(value), base), colour, str(pattern), point_words(trace, place))
                 yield from self._whiskers(panel, trace, place, panel.x.at(middle), panel.y(value), colour)
 
     def _trace(self, panel: _AxesPair, trace: Spec) -> Iterator[str]:
@@ -200,7 +196,7 @@ class _Drawing:
         ]
         mode, line = str(trace.get("mode", "lines")), trace.get("line", {})
         if trace.get("fill"):
-            path = " ".join(f"{_n(x)},{_n(y)}" for x, y in filter(None, points))
+            path = " ".join(f"{rounded(x)},{rounded(y)}" for x, y in filter(None, points))
             fill = self.paint(str(trace.get("fillcolor", "--muted")))
             yield tag("polygon", {"points": path, "fill": fill, "fill-opacity": trace.get("opacity", 0.16)})
             return
@@ -212,7 +208,7 @@ class _Drawing:
                 "stroke-linejoin": "round",
                 **dash_of(str(line.get("dash", "solid"))),
             }
-            yield tag("path", {"d": _path(points, step=line.get("shape") == "hv"), **style}, self._title(trace))
+            yield tag("path", {"d": path_data(points, step=line.get("shape") == "hv"), **style}, self._title(trace))
         if "markers" in mode:
             for place, point in enumerate(points):
                 if point is not None:
@@ -220,11 +216,11 @@ class _Drawing:
 
     def _point(self, panel: _AxesPair, trace: Spec, place: int, x: float, y: float) -> Iterator[str]:
         marker = trace.get("marker", {})
-        colour = self.paint(str(_nth(marker.get("color", "--ink"), place)))
+        colour = self.paint(str(nth(marker.get("color", "--ink"), place)))
         yield from self._whiskers(panel, trace, place, x, y, colour)
-        size, opacity = float(marker.get("size", 7)), float(_nth(marker.get("opacity", 1.0), place))
+        size, opacity = float(marker.get("size", 7)), float(nth(marker.get("opacity", 1.0), place))
         symbol, edge = str(marker.get("symbol", "circle")), self.paint("--paper")
-        yield marker_shape(symbol, x, y, size, colour, edge, opacity, self._hover(trace, place))
+        yield marker_shape(symbol, x, y, size, colour, edge, opacity, point_words(trace, place))
 
     def _whiskers(
         self, panel: _AxesPair, trace: Spec, place: int, x: float, y: float, colour: str
@@ -254,22 +250,6 @@ class _Drawing:
         name = plain(trace.get("name", ""))
         return f"<title>{html.escape(name)}</title>" if name else ""
 
-    def _hover(self, trace: Spec, place: int) -> str:
-        """Words of one point for a tooltip: its own, else its name, place and interval."""
-        for key in ("hovertext", "text"):
-            if isinstance(trace.get(key), list) and place < len(trace[key]):
-                own = f"{plain(trace.get('name', ''))}: {plain(trace[key][place])}"
-                return plain(trace[key][place]) if key == "hovertext" else own
-        texts = [plain(trace.get("name", ""))]
-        for axis in "xy":
-            value, errors = trace[axis][place], trace.get(f"error_{axis}", {})
-            text = plain(value) if isinstance(value, str) else f"{value:.4g}"
-            if errors.get("array") and (errors["array"][place] or errors["arrayminus"][place]):
-                low, high = value - errors["arrayminus"][place], value + errors["array"][place]
-                text += f" [{low:.3f}, {high:.3f}]"
-            texts.append(text)
-        return f"{texts[0]}: {', '.join(text for text in texts[1:] if text != texts[0])}"
-
     # Shapes, words, legend.
 
     def _place(self, reference: str, value: Any, axis: str) -> float:
@@ -289,10 +269,10 @@ class _Drawing:
             line = shape.get("line", {})
             if shape["type"] == "rect":
                 box = {
-                    "x": _n(min(x0, x1)),
-                    "y": _n(min(y0, y1)),
-                    "width": _n(abs(x1 - x0)),
-                    "height": _n(abs(y1 - y0)),
+                    "x": rounded(min(x0, x1)),
+                    "y": rounded(min(y0, y1)),
+                    "width": rounded(abs(x1 - x0)),
+                    "height": rounded(abs(y1 - y0)),
                 }
                 fill = self.paint(str(shape.get("fillcolor", "--muted")))
                 yield tag("rect", {**box, "fill": fill, "fill-opacity": shape.get("opacity", 0.16)})
@@ -370,9 +350,12 @@ class _Drawing:
             y = self.bottom + LINE * TEXT * (number + 0.6)
             for x, trace in entries:
                 line, marker = trace.get("line", {}), trace.get("marker", {})
-                colour = self.paint(str(line.get("color") or _nth(marker.get("color", "--ink"), 0)))
+                colour = self.paint(str(line.get("color") or nth(marker.get("color", "--ink"), 0)))
                 if trace["type"] == "bar":
-                    yield tag("rect", {"x": _n(x + 8), "y": _n(y - 5), "width": 12, "height": 10, "fill": colour})
+                    yield tag(
+                        "rect",
+                        {"x": rounded(x + 8), "y": rounded(y - 5), "width": 12, "height": 10, "fill": colour},
+                    )
                 elif "lines" in str(trace.get("mode", "lines")):
                     dash = {k.replace("-", "_"): v for k, v in dash_of(str(line.get("dash", "solid"))).items()}
                     yield shape_line(x, y, x + 26, y, stroke=colour, stroke_width=1.8, **dash)
@@ -381,33 +364,5 @@ class _Drawing:
                 yield words(x + 32, y, plain(trace["name"]), self.paint("--ink"), TEXT, middle=True)
 
 
-def plain_lines(axis: Mapping[str, Any]) -> list[str]:
-    """Lines of an axis title."""
-    text = axis.get("title", {}).get("text", "")
-    return [plain(line) for line in text.split("<br>") if line]
-
-
 def _number(trace: Spec) -> str:
     return str(trace.get("xaxis", "x"))[1:]
-
-
-def _nth(value: Any, place: int) -> Any:
-    return value[place] if isinstance(value, (list, tuple)) else value
-
-
-def _path(points: Sequence[tuple[float, float] | None], *, step: bool) -> str:
-    """Path data, interrupted at missing points."""
-    parts, last = list[str](), None
-    for point in points:
-        if point is not None:
-            if last is None:
-                parts.append(f"M{_n(point[0])},{_n(point[1])}")
-            else:
-                corner = f"L{_n(point[0])},{_n(last[1])}" if step else ""
-                parts.append(f"{corner}L{_n(point[0])},{_n(point[1])}")
-        last = point
-    return "".join(parts)
-
-
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")

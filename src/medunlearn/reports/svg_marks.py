@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from medunlearn.reports.svg_words import rounded
+
 _DASHES = {"dash": "6 4", "dot": "1.5 3.5", "dashdot": "7 3 1.5 3", "longdash": "10 4", "longdashdot": "10 3 2 3"}
 _PATTERNS = {"/": 0.35, "x": 0.15, ".": 0.6}
 FONT = "Helvetica, Arial, sans-serif"
@@ -60,10 +62,6 @@ def _titled(hover: str) -> str:
     return f"<title>{html.escape(hover)}</title>" if hover else ""
 
 
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
 def dash_of(name: str) -> dict[str, str]:
     """Attributes of a dashed line; none of a solid one."""
     return {"stroke-dasharray": _DASHES[name]} if name in _DASHES else {}
@@ -71,7 +69,7 @@ def dash_of(name: str) -> dict[str, str]:
 
 def shape_line(x0: float, y0: float, x1: float, y1: float, *, hover: str = "", **style: Any) -> str:
     """A straight line; ``style`` has attributes with underscores."""
-    ends = {"x1": _n(x0), "y1": _n(y0), "x2": _n(x1), "y2": _n(y1)}
+    ends = {"x1": rounded(x0), "y1": rounded(y0), "x2": rounded(x1), "y2": rounded(y1)}
     return tag("line", {**ends, **{key.replace("_", "-"): v for key, v in style.items()}}, _titled(hover))
 
 
@@ -91,10 +89,10 @@ def words(
 ) -> str:
     """Text at a point. ``middle``: centred on y; ``halo``: colour of an outline that keeps it readable."""
     y += 0.35 * size if middle else 0.0
-    place = {"x": _n(x), "y": _n(y), "fill": colour, "font-size": _n(size), "text-anchor": anchor}
+    place = {"x": rounded(x), "y": rounded(y), "fill": colour, "font-size": rounded(size), "text-anchor": anchor}
     more: dict[str, Any] = {"font-weight": weight} if weight else {}
     if turn:
-        more["transform"] = f"rotate({_n(turn)} {_n(x)} {_n(y)})"
+        more["transform"] = f"rotate({rounded(turn)} {rounded(x)} {rounded(y)})"
     if halo:
         more |= {"stroke": halo, "stroke-width": 3, "paint-order": "stroke", "stroke-linejoin": "round"}
     if opacity < 1.0:
@@ -104,8 +102,8 @@ def words(
 
 def bar_shape(edges: Sequence[float], ends: Sequence[float], colour: str, pattern: str, hover: str) -> str:
     """A bar between two edges from its value to its base; a pattern makes it lighter with an outline."""
-    box = {"x": _n(min(edges)), "width": _n(abs(edges[1] - edges[0]))}
-    box |= {"y": _n(min(ends)), "height": _n(abs(ends[1] - ends[0]))}
+    box = {"x": rounded(min(edges)), "width": rounded(abs(edges[1] - edges[0]))}
+    box |= {"y": rounded(min(ends)), "height": rounded(abs(ends[1] - ends[0]))}
     more = {"fill-opacity": _PATTERNS[pattern], "stroke": colour} if pattern in _PATTERNS else {}
     return tag("rect", {**box, "fill": colour, **more}, _titled(hover))
 
@@ -158,6 +156,8 @@ def marker_shape(
     if opacity < 1.0:
         style["opacity"] = opacity
     if shape not in _POLYGONS:
-        return tag("circle", {"cx": _n(x), "cy": _n(y), "r": _n(radius), **style}, _titled(hover))
-    points = " ".join(f"{_n(x + 1.1 * radius * a)},{_n(y + 1.1 * radius * b)}" for a, b in _POLYGONS[shape])
+        return tag("circle", {"cx": rounded(x), "cy": rounded(y), "r": rounded(radius), **style}, _titled(hover))
+    points = " ".join(
+        f"{rounded(x + 1.1 * radius * a)},{rounded(y + 1.1 * radius * b)}" for a, b in _POLYGONS[shape]
+    )
     return tag("polygon", {"points": points, **style}, _titled(hover))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from medunlearn.reports.readings import Results
 
 SIDES = {"retain": "retain set", "forget": "forget set"}
@@ -11,16 +13,20 @@ def metric_words(results: Results, metric: str | None, side: str) -> str:
     """``harmonic mean of ROUGE-L, exact memorization and token entropy``; a single metric's title."""
     if metric is None:
         return "not measured"
+    return composite_words(metric, lambda name: results.describe(name, side)[0])
+
+
+def composite_words(metric: str, title_of: Callable[[str], str]) -> str:
+    """The parts of a harmonic mean in words; of any other metric its title."""
     if not metric.startswith("H("):
-        return lower_first(results.describe(metric, side)[0])
-    parts = [part.strip() for part in metric[2:-1].split(",")]
-    return f"harmonic mean of {listed([_part_words(results, part, side) for part in parts])}"
+        return lower_first(title_of(metric))
 
+    def words(part: str) -> str:
+        name = part.removeprefix("1-")
+        title = lower_first(title_of(name))
+        return f"1 − {title}" if name != part else title
 
-def _part_words(results: Results, part: str, side: str) -> str:
-    name = part.removeprefix("1-")
-    title = lower_first(results.describe(name, side)[0])
-    return f"1 − {title}" if name != part else title
+    return f"harmonic mean of {listed([words(part.strip()) for part in metric[2:-1].split(',')])}"
 
 
 def lower_first(text: str) -> str:
