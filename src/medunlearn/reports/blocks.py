@@ -132,10 +132,9 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Label, symbol and colour of each model. A ``spare`` one is shown only if a figure's labels do not fit."""
+    """Label, symbol and colour of each model."""
 
     entries: tuple[tuple[str, str, str], ...]
-    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

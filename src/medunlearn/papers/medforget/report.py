@@ -152,7 +152,6 @@ def report_of(
         split_names=", ".join(scope.split for scope in results.splits),
         mode="Context mode",
         splits_open=True,
-        by="method",
     )
 
 

@@ -77,7 +77,6 @@ def sweep_page(
     mode: str,
     drawn_for: str = "",
     splits_open: bool = False,
-    by: str = "",
 ) -> SweepReport:
     """A page with a paper's part: findings, its sections, the paper's numbers, splits.
 
@@ -117,7 +116,7 @@ def sweep_page(
         **data,
     }
     appendix = details("Splits", splits, opened=splits_open)
-    return _assembled(results, findings, own, more, first, appendix, by=by, search_opened=not splits_open)
+    return _assembled(results, findings, own, more, first, appendix, search_opened=not splits_open)
 
 
 def neutral_report(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> SweepReport:
@@ -152,7 +151,6 @@ def _assembled(
     facts: Sequence[tuple[str, str]],
     appendix: Block | None = None,
     *,
-    by: str = "",
     search_opened: bool = False,
 ) -> SweepReport:
     """The page of every sweep.
@@ -189,4 +187,4 @@ def _assembled(
         "parts": {part.title: part_data(part.content) for part in request.parts},
         **{name: by_column(value) for name, value in more.items()},
     }
-    return SweepReport(Report(request.title, page, "Sweep report", first, plain(data)), findings, results, by)
+    return SweepReport(Report(request.title, page, "Sweep report", first, plain(data)), findings, results)

@@ -13,9 +13,9 @@ import pandas as pd
 from medunlearn.data.data_use import UNKNOWN
 from medunlearn.papers.sweeps.models import REFERENCES, BrokenModel, SweepModels, Who, unlearned
 from medunlearn.reports.blocks import Report
-from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, comparisons, decide, findings_text
+from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, comparisons, decide
 from medunlearn.reports.content import JudgementTables
-from medunlearn.reports.finding_blocks import findings_table, measured, unmeasured
+from medunlearn.reports.finding_blocks import findings_table, unmeasured
 from medunlearn.reports.models_screen import ModelsScreen
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.reports.unlearning import SweepPart
@@ -242,22 +242,16 @@ class SweepReport:
 
     Attributes:
         results: the paper's own tables.
-        by: label by which the terminal output counts cases; empty: every case is shown.
     """
 
     report: Report
     findings: tuple[Finding, ...]
     results: Any = None
-    by: str = ""
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Warnings about broken models; also the first caveats of the page."""
         return tuple(self.results.warnings) if self.results is not None else ()
-
-    def text(self) -> str:
-        """The findings with a measured case, as terminal output."""
-        return findings_text(measured(self.findings), self.by)
 
     def verdicts(self) -> list[dict[str, str]]:
         """The findings as data: name, context, verdict."""
