@@ -43,7 +43,7 @@ REQUEST = (
 )
 NEW = "--stories 4 --personal-biographies 4 --public-biographies 4 --nonmembers 2"
 ASK = "--llm URL --llm.model rehearsal"
-LIBRARIES = "transformers huggingface_hub datasets evaluate lm_eval accelerate peft plotly pandas rich sklearn"
+LIBRARIES = "transformers huggingface_hub datasets evaluate lm_eval accelerate peft pandas rich sklearn"
 PROBE = {("socket", "AF_INET6"), ("bind", "::1:0")}
 """What urllib3 does when it is imported, to learn whether there is IPv6; nothing is sent."""
 SUPPORT = str(Path(__file__).parents[1] / "tests" / "support")

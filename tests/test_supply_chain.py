@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import os
 import re
@@ -17,8 +16,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pages import ROOT
-
-from medunlearn.results.sbom import VENDORED
 
 LOCK = ROOT / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -79,22 +76,11 @@ def test_the_licences_of_all_locked_packages_are_listed() -> None:
     assert {row[0] for row in rows if row[3] == "medunlearn"} == set(own)
 
 
-@pytest.mark.parametrize("part", VENDORED, ids=lambda part: part["name"])
-def test_what_is_vendored_is_listed_with_its_licence(part: dict[str, str]) -> None:
-    file = ROOT / "src/medunlearn" / part["file"]
-    start = gzip.decompress(file.read_bytes())[:300].decode()
-    assert f"v{part['version']}" in start
-    assert f"{part['licence']} License" in (file.parent / "plotly.LICENSE").read_text()
-    row = f"| {part['name']} | {part['version']} | {part['licence']} | `src/medunlearn/{part['file']}` |"
-    assert row in _page()
-
-
-def test_nothing_else_is_vendored() -> None:
-    """Minified code and licence files of others stand in the table of vendored parts."""
+def test_nothing_is_vendored() -> None:
+    """The package holds no minified code, archive or licence file of others."""
     package = ROOT / "src/medunlearn"
-    foreign = {*package.rglob("*.min.*"), *package.rglob("*.gz"), *package.rglob("*.whl"), *package.rglob("*.so")}
-    assert {str(path.relative_to(package)) for path in foreign} == {part["file"] for part in VENDORED}
-    assert len([*package.rglob("*.LICENSE")]) == len(VENDORED)
+    patterns = ("*.min.*", "*.gz", "*.whl", "*.so", "*.LICENSE")
+    assert [path for pattern in patterns for path in package.rglob(pattern)] == []
 
 
 def _page() -> str:

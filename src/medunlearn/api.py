@@ -330,23 +330,27 @@ def agree(judged: JudgingRun | Folder, labels: Sequence[Folder]) -> PeopleAgreem
 def report(
     runs: Sequence[RunOrFolder], *, out: Folder, benchmark: BenchmarkOrFolder | None = None,
     split: str | None = None, title: str | None = None, show_text: bool = False, relations: Path | None = None,
-    seed: int = 0
+    tables: str | Sequence[str] = (), figures: str | Sequence[str] = (), seed: int = 0
 ) -> Path:  # fmt: skip
     """Write report.html, report.md and report.json; returns the HTML file's path.
 
     Args:
-        runs: runs evaluated on one split, with runs of `judge` on their benchmark; a sweep; a tuning; or audits
+        runs: runs evaluated on one split, with runs of `judge` on their benchmark; a sweep; two sweeps to
+            compare; a tuning; or audits
         out: folder of the report
         benchmark: for examples of answers, LUME's findings, TOFU's measures
         split: which evaluation, if there are several
         title: title of the report
         show_text: show text of real records (invented ones are always shown)
         relations: audits: YAML that says which model is which to which (docs/audit.md)
+        tables: also write every table into OUT/tables: csv, tex (with commas)
+        figures: also write every figure into OUT/figures: svg, pdf (pdf: pip install 'medunlearn[figures]')
         seed: seed of the bootstrap
     """
     from medunlearn.papers.reporting import report_content
 
-    how = {"title": title, "show_text": show_text, "seed": seed}
+    how: dict[str, Any] = {"title": title, "show_text": show_text, "seed": seed}
+    how |= {"tables": tables, "figures": figures}
     return report_content(runs, Path(out), benchmark, split, relations, **how)[1]
 
 

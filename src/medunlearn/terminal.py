@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +31,23 @@ def printable(text: object) -> str:
 def printable_line(text: object) -> str:
     """:func:`printable` text on one line."""
     return printable(" ".join(str(text).split()))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output goes to; None where it goes to a file or pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines broken between words; a word that is longer stays whole."""
+    lines, current = list[str](), ""
+    for word in text.split(" "):
+        longer = f"{current} {word}" if current else word
+        if current and len(longer) > width:
+            lines.append(current)
+            longer = word
+        current = longer
+    return [*lines, current]
 
 
 UNSCORED = "unscored"

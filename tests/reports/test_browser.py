@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -42,11 +43,19 @@ def test_the_page_draws_filters_and_fits_with_no_network(
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(page_file.as_uri())
-    page.wait_for_selector(".figure.large .main-svg .annotation")
-    all_drawn = "() => [...document.querySelectorAll('.figure')].every((one) => one.querySelector('.main-svg'))"
-    page.wait_for_function(all_drawn)
-    labels = page.locator(".figure.large .annotation-text").all_text_contents()
-    assert sorted(labels) == sorted(model.label for model in content.models)
+    visible = page.locator(".figure.large svg:visible")
+    assert visible.count() == 1
+    names = visible.locator("text").all_text_contents()
+    assert {model.label for model in content.models} <= set(names)
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    box_of = "all => all.map((one) => one.getBoundingClientRect().toJSON())"
+    boxes = visible.locator("text").evaluate_all(box_of)
+    frame = visible.bounding_box()
+    assert all(box["left"] >= -1 and box["right"] <= frame["x"] + frame["width"] + 1 for box in boxes)
+    # The table of the first screen is a card for each model here.
+    cards = page.locator("table.cards").first.locator("tbody tr")
+    assert cards.count() == len(content.models)
+    assert all(card.bounding_box()["width"] <= 390 for card in cards.all())
 
     visible_rows = page.locator("tr[data-filters]:not([hidden])")
     total = sum(len(model.summary) for model in content.models)
@@ -80,7 +89,20 @@ def test_the_tables_are_all_there_without_scripts(content: ReportContent, browse
     assert rows.count() == sum(len(model.summary) for model in content.models)
     assert rows.last.is_visible()
     assert not page.locator(".filters").is_visible()
-    assert page.locator(".no-script").first.is_visible()
+    assert page.locator(".figure.large svg:visible text").count() > len(content.models)
+
+
+def test_a_figure_is_saved_with_its_colours(browser: Any, page_file: Path, tmp_path: Path) -> None:
+    page = browser.new_context(viewport={"width": 1300, "height": 900}, accept_downloads=True).new_page()
+    page.goto(page_file.as_uri())
+    with page.expect_download() as download:
+        page.locator(".figure.large button").click()
+    assert download.value.suggested_filename == "trade-off.svg"
+    download.value.save_as(tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert "var(" not in text
+    assert "#1d2024" in text
+    assert {"NPO", "retrained"} <= {e.text for e in ElementTree.fromstring(text).iter() if e.text}
 
 
 @pytest.mark.parametrize("scripts", [True, False])
@@ -98,6 +120,24 @@ def test_a_choice_shows_one_option_at_a_time(browser: Any, tmp_path: Path, scrip
     if scripts:
         page.select_option("select", label="third")
         assert visible() == ["third"]
+
+
+def test_choices_of_one_label_go_together(browser: Any, tmp_path: Path) -> None:
+    """Splits of a sweep: what is chosen above is chosen in every section."""
+
+    def choice(label: str, of: str) -> Choice:
+        return Choice(label, tuple((name, (Text(f"{name} of {of}"),)) for name in ("first", "second")))
+
+    blocks = (choice("Split", "one"), choice("Number", "other"), choice("Split", "two"))
+    page = browser.new_page()
+    page.goto(write_report(Report("Choices", blocks), tmp_path).as_uri())
+    page.locator("select").first.select_option(label="second")
+    words = [f"{name} of {of}" for of in ("one", "other", "two") for name in ("first", "second")]
+    assert [word for word in words if page.get_by_text(word).is_visible()] == [
+        "second of one",
+        "first of other",
+        "second of two",
+    ]
 
 
 def test_a_table_of_fifteen_numbers_with_intervals_fits_1300_pixels(browser: Any, tmp_path: Path) -> None:

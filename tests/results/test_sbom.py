@@ -111,7 +111,7 @@ def test_hashes_are_the_archives_and_the_installed_files(tmp_path: Path, monkeyp
     assert not b.keys() & {"hashes", "properties"}
     assert a["licenses"] == [{"license": {"name": "Own"}}]
     assert {it["ref"]: it.get("dependsOn") for it in bill["dependencies"]}[a["bom-ref"]] == [b["bom-ref"]]
-    assert {"plotly.js-basic-dist-min", "CPython"} <= components.keys()
+    assert "CPython" in components
 
 
 def test_the_page_on_security_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.sweeps.models import Who
 from medunlearn.papers.sweeps.results import Key, SweepNumber, SweepResults
 from medunlearn.reports.blocks import Block, Table, children
-from medunlearn.reports.html import plotly_archive
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import write_scores
@@ -104,7 +104,13 @@ class SweepFolder:
         config, earlier = {"seed": seed, **made, **without}, {"forgotten_before": list(before)}
         write_run(run, verb, label, config=config, inputs=inputs, results=earlier if before else {})
         record = run / "evaluations" / f"{model.asked}-{context}"
-        facts = {"context": context, "benchmark": self.benchmark.facts(), "responses": "responses"}
+        asked = self.benchmark.split(model.asked)
+        facts = {
+            "context": context,
+            "benchmark": self.benchmark.facts(),
+            "responses": "responses",
+            "split": {"name": asked.name, "level": asked.level, **self.benchmark.split_sizes(asked)},
+        }
         write_run(record, "evaluate", label, config={"split": model.asked}, results=facts, inputs=inputs)
         meta = self.questions(model.asked)
         scores = self.scores(meta, self.imitated(model))
@@ -171,7 +177,5 @@ def tables_of(blocks: Sequence[Block]) -> list[Table]:
 
 
 def own_part(page: str) -> str:
-    """A page without plotly."""
-    import base64
-
-    return page.replace(base64.b64encode(plotly_archive()).decode(), "")
+    """A page without its script and style."""
+    return re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)

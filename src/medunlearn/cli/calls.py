@@ -357,16 +357,23 @@ def _confirm(question: str) -> bool:
     return click.confirm(question, err=True)
 
 
-def listed(what: str) -> Any:
+def listed(what: str, name: str | None = None) -> Any:
     """
     Args:
         what: methods, measures, attacks, benchmarks, sources, papers, tasks or presets
+        name: one of them: everything about it
     """
     from medunlearn.cli.listing import TABLES
 
     if what not in TABLES:
         raise UnknownNameError("list", what, TABLES)
-    return what, TABLES[what]()
+    rows = TABLES[what]()
+    if name is None:
+        return what, rows
+    own = [row for row in rows if row["name"] == name]
+    if not own:
+        raise UnknownNameError(what.removesuffix("s"), name, [row["name"] for row in rows])
+    return name, own
 
 
 def _refuse_zero(limit: int | None) -> None:

@@ -16,10 +16,11 @@ import click
 
 from medunlearn.cli.launch import end_together, rank_zero_output, several
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.terminal import cell_text, printable, with_interval
+from medunlearn.terminal import printable, terminal_width, with_interval, wrapped
 from medunlearn.training.interrupt import terminable
 
 if TYPE_CHECKING:
+    from medunlearn.reports.blocks import Table
     from medunlearn.reports.view import ResultView
 
 INTERRUPTED = 130
@@ -97,18 +98,17 @@ class Output:
             print(f"> {printable(line)}", file=sys.stderr, flush=True)
 
     def line(self, *lines: str, whole: bool = False) -> None:
-        """Print paragraphs.
+        """Print paragraphs, broken between words where someone reads them on a terminal.
 
         Args:
             whole: lines are not broken, so a path in one can be copied.
         """
-        if lines and not (self.quiet or self.json):
-            from rich.console import Console
-            from rich.text import Text
-
-            console = Console()
-            for line in lines:
-                console.print(Text(printable(line)), soft_wrap=whole)
+        if self.quiet or self.json:
+            return
+        width = None if whole else terminal_width()
+        for line in lines:
+            for part in printable(line).split("\n"):
+                print("\n".join(wrapped(part, width)) if width else part)
 
     def warn(self, lines: Iterable[str]) -> None:
         self.line(*(f"WARNING: {line}" for line in lines))
@@ -121,22 +121,22 @@ class Output:
         return self.json
 
     def table(self, title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a title above a table, not wrapped to the table's width."""
+        """Print a title above a table."""
+        from medunlearn.reports.view import plain_table
+
+        if not (self.quiet or self.json):
+            self.block(title, plain_table(columns, rows))
+
+    def block(self, title: str, table: Table) -> None:
+        """Print a table of a report: one line a row, except on a terminal too narrow for it."""
+        from medunlearn.reports.terminal_table import table_lines
+
         if self.quiet or self.json:
             return
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(header_style="bold", box=None, pad_edge=False)
-        for column in columns:
-            table.add_column(Text(printable(column)), overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(printable(cell_text(cell))) for cell in row))
-        console = Console()
-        console.print(Text(printable(title), style="bold"), soft_wrap=True)
-        console.print(table)
-        console.print()
+        head, *rows = table_lines(table, terminal_width())
+        bold = click.style if sys.stdout.isatty() else lambda text, **_: text
+        lines = [*([bold(printable(title), bold=True)] if title else []), bold(head, bold=True), *rows]
+        print("\n".join(lines) + "\n", flush=True)
 
     def frame(self, title: str, rows: Any, columns: Mapping[str, Any] | Iterable[str]) -> None:
         """Print a DataFrame or records.
@@ -150,10 +150,6 @@ class Output:
         self.table(
             title, fields, [[row[cell] if isinstance(cell, str) else cell(row) for cell in cells] for row in lines]
         )
-
-    def block(self, title: str, table: Any) -> None:
-        """Print a table of a report (:class:`medunlearn.reports.blocks.Table`)."""
-        self.table(title, map(str, table.columns), [list(map(str, row)) for row in table.rows])
 
     def view(self, view: ResultView) -> None:
         """Print a view's tables, then its sentences."""

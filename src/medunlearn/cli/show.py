@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from medunlearn.reports.view import ResultView
     from medunlearn.results.runs import Run
 
-# What fits a terminal of 80 columns; the report has the rest.
-HEADLINE = ("Model", "Utility", "Forgetting", "Distance")
 ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of a merge is mentioned
 
 
@@ -265,10 +264,22 @@ def export_tasks(result: Any, output: Output) -> None:
         output.say(f"{result.folder}: groups {', '.join(result.groups)}")
 
 
-def listing(result: tuple[str, list[dict[str, str]]], output: Output) -> None:
+def listing(result: tuple[str, list[dict[str, str]]], output: Output, *, name: str | None = None) -> None:
+    """Print names, each with its first sentence; of a single one everything."""
     title, rows = result
-    if not output.data(rows) and rows:
-        output.frame(title, rows, tuple(rows[0]))
+    if output.data(rows) or not rows:
+        return
+    if name is None:
+        output.table(title, ("name", "what"), [(row["name"], first_sentence(row["what"])) for row in rows])
+        output.line(f"Everything about one of them: medunlearn list {title} NAME; as data: --json.")
+        return
+    for row in rows:
+        output.line(title, *(f"{key}: {text}" for key, text in row.items() if key != "name" and text))
+
+
+def first_sentence(text: str) -> str:
+    """A text up to the end of its first sentence."""
+    return re.split(r"\.(?= [A-Z]|$)", text, maxsplit=1)[0]
 
 
 def demo(result: Any, output: Output, *, what: str | None = None, out: str = "demo", open: bool = True) -> None:  # noqa: A002
@@ -310,16 +321,10 @@ def run(result: Any, output: Output) -> None:
 
 
 def _headline(result: Any, output: Output) -> None:
-    from medunlearn.reports.readings import Results, main_plane, standings
-    from medunlearn.reports.table_blocks import headline_table
+    from medunlearn.reports.models_screen import ModelsScreen
 
     output.warn(result.content.broken)
-    results = Results(result.content)
-    where = main_plane(results)
-    table = headline_table(standings(results, where), where)
-    columns = {str(column): place for place, column in enumerate(table.columns) if column.text in HEADLINE}
-    rows = [[str(row[place]) for place in columns.values()] for row in table.rows]
-    output.table(result.content.title, columns, rows)
+    output.block(result.content.title, ModelsScreen(result.content).table())
     output.line(*(result.content.reference.caveats if result.content.reference else ()))
 
 
@@ -347,8 +352,9 @@ def sweep(result: Any, output: Output) -> None:
             ]
             output.table("Learning rates", ("Method", "Lr", "Utility", "Forgetting", "Score"), rows)
         if result.content is not None:
-            output.warn(result.content.broken)
-            output.line(result.content.text())
+            shown = result.content.view()
+            output.warn(shown.warnings)
+            output.view(shown)
         output.line(f"report: {result.report}" if result.report else "There is no report: no model was evaluated.")
     if result.failed:
         raise MedunlearnError(result.failures())
@@ -375,5 +381,5 @@ def report(result: tuple[ResultView, Path], output: Output) -> None:
     shown, page = result
     if not output.data({"report": str(page), **shown.data}):
         output.warn(shown.warnings)
-        output.line(*shown.lines)
+        output.view(shown)
         output.say(f"report: {page}")

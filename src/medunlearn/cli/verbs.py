@@ -260,10 +260,11 @@ _VERBS = (
     ),
     Verb(
         "report",
-        "Write report.html, report.md and report.json from runs, a sweep, a tuning, or audits.",
+        "Write report.html, report.md and report.json from runs, a sweep, two sweeps, a tuning, or audits.",
         "runs/target runs/retrained runs/npo --benchmark bench/ --out report/; audits: medunlearn report "
-        "runs/audit runs/audit-base --relations relations.yaml --out report/",
-        "out benchmark split title show_text",
+        "runs/audit runs/audit-base --relations relations.yaml --out report/; two sweeps: medunlearn report "
+        "sweep-a/ sweep-b/ --out versus/ --tables tex,csv --figures svg",
+        "out benchmark split title tables figures show_text",
         run="medunlearn.papers.reporting:report_content",
     ),
     Verb(
@@ -339,8 +340,9 @@ _VERBS = (
     ),
     Verb(
         "list",
-        "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets.",
-        "methods",
+        "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets; with "
+        "a name, everything about one of them.",
+        "methods; one of them: medunlearn list attacks relearning",
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",
     ),

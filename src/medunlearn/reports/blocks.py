@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Spec = dict[str, Any]
-"""A plotly figure as plain data: ``data``, ``layout``, ``labels`` (see :mod:`~medunlearn.reports.figures`)."""
+"""A figure as plain data: ``data``, ``layout``, ``labels`` (see :mod:`~medunlearn.reports.figures`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Table:
     """Columns and rows; the first cell names its row.
 
     Attributes:
+        name: of its file among exported tables; derived from the title if empty.
         filters: name of a filter menu -> its value, or values, in every row; ``selected`` -> initial value.
         search: label of a search field that filters rows; empty for none.
         cards: rows become cards on a narrow page, with the last cell below the others if it is a :class:`Span` list
@@ -62,6 +63,7 @@ class Table:
     selected: Mapping[str, str] = field(default_factory=dict)
     search: str = ""
     cards: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +105,36 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A plotly figure with theme colours by name (``--ink``, ``--m1``); omitted in Markdown.
+    """A figure with theme colours by name (``--ink``, ``--m1``); omitted in Markdown.
 
     Attributes:
         label: description of the figure for screen readers.
-        size: ``small`` and ``level`` are laid out in a grid, ``wide`` and ``large`` take the full width.
+        name: of its file and download; derived from the title if empty.
+        size: ``small`` and ``level`` are laid out in a grid, ``wide`` takes the full width; ``large`` and
+            ``ranking`` stand side by side on the first screen.
     """
 
     spec: Spec
     label: str
     title: str = ""
-    size: Literal["small", "level", "wide", "large"] = "small"
+    size: Literal["small", "level", "wide", "large", "ranking"] = "small"
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Small figures side by side, at most ``columns`` in a row."""
+    """Figures side by side, at most ``columns`` in a row; ``lead`` ones on the first screen."""
 
     figures: tuple[Figure, ...]
     columns: int = 3
+    lead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Label, symbol and colour of each model. A ``spare`` one is shown only if a figure's labels do not fit."""
+    """Label, symbol and colour of each model."""
 
     entries: tuple[tuple[str, str, str], ...]
-    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +312,17 @@ def children(block: Block) -> tuple[Block, ...]:
             return ()
 
 
-def has_figures(parts: Iterable[Block]) -> bool:
-    """True if blocks contain a figure at any depth."""
-    return any(isinstance(block, Figure) or has_figures(children(block)) for block in parts)
+def figures_of(parts: Iterable[Block]) -> list[Figure]:
+    """All figures of blocks, at any depth."""
+    return [
+        figure
+        for block in parts
+        for figure in ([block] if isinstance(block, Figure) else figures_of(children(block)))
+    ]
+
+
+def tables_of(parts: Iterable[Block]) -> list[Table]:
+    """All tables of blocks, at any depth."""
+    return [
+        table for block in parts for table in ([block] if isinstance(block, Table) else tables_of(children(block)))
+    ]

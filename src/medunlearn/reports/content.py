@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from medunlearn.data.origins import Provenance
-from medunlearn.reports.blocks import Block, Section
+from medunlearn.reports.blocks import Block, Cell, Section
 from medunlearn.reports.claims import Finding, findings_text, findings_view, verdicts
 from medunlearn.reports.provenance import with_provenance
 from medunlearn.reports.view import ResultView
@@ -96,6 +96,7 @@ class AttackPart:
         group: key of its data in ``report.json``; parts of one group are merged.
         section: None if no model was attacked.
         brings_back: the attacks tried to bring back what the questions did not show.
+        outcomes: label of an unlearned model -> the worst reading of what the attack brought back.
         areas: results of membership attacks, for papers.
     """
 
@@ -103,6 +104,7 @@ class AttackPart:
     section: Section | None
     data: Mapping[str, Any]
     brings_back: bool = False
+    outcomes: Mapping[str, Cell] = field(default_factory=dict)
     areas: Membership | None = None
 
 

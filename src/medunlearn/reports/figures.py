@@ -1,7 +1,7 @@
-"""The theme and common parts of all figures, as plain plotly specifications.
+"""Common parts of all figures, as plain specifications in plotly's words, drawn by :mod:`medunlearn.reports.svg`.
 
 A colour is the name of a CSS variable of the page (``--ink``), which the page resolves for the light or dark
-scheme. Nothing here needs plotly: plotly.js is embedded in the page.
+scheme.
 """
 
 from __future__ import annotations
@@ -17,16 +17,33 @@ Range = list[float]
 Edge = tuple[Any, float | None, float | None]
 """Value or place of a point, and the ends of its interval."""
 
-COLOURS = 8
+FIGURE_SIZES: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "small": {"": (370, 280)},
+    "level": {"": (370, 220)},
+    "wide": {"": (1080, 270)},
+    "large": {"on-wide": (640, 500), "on-narrow": (370, 440)},
+    "ranking": {"": (440, 500)},
+}
+"""Size of a figure -> class of a drawing -> its width and height in pixels."""
+COLOURS = 12
 """Line colours, taken in turn."""
 _REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}
-# Where there are more methods than colours, the second turn is drawn hollow.
-_TURNS = (("circle", "●"), ("circle-open", "○"), ("square", "■"), ("square-open", "□"))
+MARKS = (
+    *(("circle", "●"), ("square", "■"), ("triangle-up", "▲"), ("cross", "✚"), ("triangle-down", "▼"), ("x", "✖")),
+    *(("pentagon", "⬟"), ("triangle-left", "◀"), ("hourglass", "⧗"), ("triangle-right", "▶"), ("hexagon", "⬢")),
+    ("bowtie", "⧓"),
+)
+"""Markers of methods and similar characters; no method shares its colour or, up to twelve, its mark."""
 
 
 def turn_colour(place: int) -> str:
     """The CSS variable of the n-th line."""
     return f"--m{place % COLOURS + 1}"
+
+
+def turn_mark(place: int) -> tuple[str, str]:
+    """Marker and character of the n-th method; after each turn of the colours the marks move on by one."""
+    return MARKS[(place + place // COLOURS) % len(MARKS)]
 
 
 def colours(models: Sequence[ModelResult]) -> dict[str, str]:
@@ -38,8 +55,8 @@ def colours(models: Sequence[ModelResult]) -> dict[str, str]:
 
 
 def symbols(models: Sequence[ModelResult]) -> dict[str, tuple[str, str]]:
-    """A model's label -> its plotly marker, and a similar character."""
-    turns = {label: _TURNS[place // COLOURS % len(_TURNS)] for place, label in enumerate(_methods(models))}
+    """A model's label -> its marker, and a similar character."""
+    turns = {label: turn_mark(place) for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label) or _REFERENCES[model.role] for model in models}
 
 
@@ -53,38 +70,8 @@ def legend(models: Sequence[ModelResult]) -> tuple[tuple[str, str, str], ...]:
     return tuple((model.label, symbol[model.label][1], colour[model.label]) for model in models)
 
 
-_AXIS = {
-    "gridcolor": "--line",
-    "zeroline": False,
-    "linecolor": "--line",
-    "showline": True,
-    "tickfont": {"color": "--muted", "size": 12},
-    "nticks": 7,
-    "title": {"standoff": 8, "font": {"size": 13}},
-}
-TEMPLATE: Spec = {
-    "layout": {
-        "xaxis": _AXIS,
-        "yaxis": _AXIS,
-        "font": {"color": "--ink", "family": "--sans", "size": 13},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "showlegend": False,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
-        "hoverlabel": {
-            "bgcolor": "--paper",
-            "bordercolor": "--line",
-            "font": {"color": "--ink", "family": "--sans"},
-        },
-        "margin": {"l": 52, "r": 10, "t": 26, "b": 44},
-        "dragmode": False,
-    }
-}
-"""The plotly template of every figure; a colour is the name of one of the page's CSS variables."""
-
-
 def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = False) -> Spec:
-    """Axes with their titles, on top of the template; None as ranges leaves them to plotly."""
+    """Axes with their titles; None as ranges covers the points with their intervals."""
     axes: list[Spec] = [
         {"title": {"text": _lines(title), **({"font": {"size": 11}} if small else {})}} for title in (x, y)
     ]
@@ -165,5 +152,5 @@ def short(value: float) -> float:
 
 
 def safe(text: str) -> str:
-    """Escape text for plotly, which interprets tags; escaping twice is harmless for our texts."""
+    """Escape text, since a title may hold line breaks as tags; escaping twice is harmless for our texts."""
     return html.escape(html.unescape(text), quote=False)

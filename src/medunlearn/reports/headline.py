@@ -1,28 +1,12 @@
-"""The first screen: the model closest to the retrained model, and a ranking of all models."""
+"""The verdict of the first screen: the model closest to the retrained model, and how certain that is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from medunlearn.reports.blocks import (
-    Bar,
-    Bars,
-    Block,
-    Columns,
-    Figure,
-    Headline,
-    Legend,
-    Section,
-    Text,
-    blocks,
-    section,
-)
-from medunlearn.reports.figures import legend
-from medunlearn.reports.formatting import place_text
-from medunlearn.reports.plots import tradeoff
-from medunlearn.reports.readings import Gap, Plane, Results, Standing, drawable, signed_with_interval
-from medunlearn.reports.table_blocks import headline_table
+from medunlearn.reports.blocks import Headline
+from medunlearn.reports.readings import Gap, Standing, signed_with_interval
 from medunlearn.results.forgetting_check import UNCHECKED, Obstacle
 
 if TYPE_CHECKING:
@@ -157,60 +141,3 @@ def _certainty(gaps: dict[str, Gap]) -> str:
             "they are alike."
         )
     return f"The interval of {' and '.join(apart)} leaves 0 out: it can still be told from the retrained model."
-
-
-def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str) -> Columns:
-    """The answer with its ranking, next to the plot."""
-    bars = _bars(ranked)
-    plot: list[Block | None] = [
-        Text("No model has a number on both the retain set and the forget set: nothing to draw.", "empty")
-    ]
-    if drawable(results, where):
-        title = f"Utility against forgetting: {place_text(where.fold, where.kind)}"
-        label = f"Scatter plot: utility on retain against forgetting on forget, one point a model. {inside}"
-        unplaced = ", ".join(standing.model.label for standing in ranked if not standing.placed)
-        missing = f"Not in the plot, because one of the two numbers is unscored: {unplaced}."
-        plot = [
-            Figure(tradeoff(results, where), label, title, "large"),
-            Legend(legend(results.models), spare=True),
-            Text(missing, "aside") if unplaced else None,
-        ]
-    _, headline = verdict(ranked, results.reference, results.undecided)
-    refused = bool(results.undecided) or (results.reference is not None and not results.reference.passed)
-    ranking = Bars("Distance to the retrained model", bars) if bars and not refused else None
-    return Columns(blocks(headline, ranking), blocks(plot))
-
-
-def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
-    """Distances to the retrained model, shortest first, without broken models; muted without a verdict."""
-    measured = sorted(
-        (
-            (not standing.forgets, standing.distance, standing)
-            for standing in ranked
-            if standing.distance is not None and not standing.model.problems
-        ),
-        key=lambda entry: entry[:2],
-    )
-    longest = max((distance for _, distance, _ in measured), default=0.0) or 1.0
-    return tuple(
-        Bar(
-            standing.model.label,
-            f"{distance:.3f}",
-            distance / longest,
-            "before unlearning" if standing.model.role == "target" else standing.doubt,
-            muted=unproven,
-        )
-        for unproven, distance, standing in measured
-    )
-
-
-def ranking_section(ranked: Sequence[Standing], where: Plane) -> Section | None:
-    """Every model's utility, forgetting, and gaps to the retrained model."""
-    compared = any(standing.distance is not None for standing in ranked)
-    return section(
-        "Every model against the retrained model" if compared else "Every model",
-        headline_table(ranked, where),
-        Text(RANKING_NOTE, "aside") if compared else None,
-        note=place_text(where.fold, where.kind),
-        name="headline",
-    )

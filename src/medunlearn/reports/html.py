@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
 import re
@@ -12,9 +11,11 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports.blocks import Report, Section, Table, has_figures
-from medunlearn.reports.figures import TEMPLATE
+from medunlearn.reports.blocks import Figure, Report, Section, Table
+from medunlearn.reports.figures import FIGURE_SIZES
 from medunlearn.reports.provenance import watermarked
+from medunlearn.reports.svg import figure_svg
+from medunlearn.reports.svg_marks import ON_PAGE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,14 +26,12 @@ _LONG = 48
 
 
 def to_html(report: Report) -> str:
-    """The page with style and scripts in one string; plotly is included only if there is a figure.
+    """The page with style, script and drawings in one string.
 
-    Scripts are allowed only by hash (content security policy), so injected text never runs.
+    The script is allowed only by its hash (content security policy), so injected text never runs.
     """
     report = watermarked(report)
-    has_plots = has_figures(report.blocks)
     script = asset("page.js").decode()
-    scripts = [script, *((gzip.decompress(plotly_archive()).decode(),) if has_plots else ())]
     anchors = _anchors(report)
     page = (
         _environment()
@@ -43,9 +42,7 @@ def to_html(report: Report) -> str:
             contents=[(anchor, block.title) for anchor, block in anchors.items()],
             style=asset("page.css").decode(),
             script=script,
-            script_hashes=" ".join(f"'{script_hash(source)}'" for source in scripts),
-            plotly=base64.b64encode(plotly_archive()).decode() if has_plots else "",
-            template=TEMPLATE,
+            script_hash=script_hash(script),
         )
     )
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", page)
@@ -70,7 +67,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "kind": lambda block: type(block).__name__,
         "identity": id,
-        "json": script_json,
+        "drawings": drawings,
         "column_kinds": column_kinds,
         "unique_values": _options,
         "row_values": _row_values,
@@ -111,23 +108,19 @@ def _row_values(filters: Mapping[str, Sequence[str | tuple[str, ...]]], row: int
     return json.dumps({name: values[row] for name, values in filters.items()})
 
 
-def script_json(value: Any) -> Any:
-    """JSON for a script element, with ``<`` escaped so that nothing can end the element or start another."""
+def drawings(figure: Figure) -> list[tuple[str, Any]]:
+    """Drawings of a figure for the page, by class: one for wide screens, where it needs another on narrow ones."""
     from markupsafe import Markup
 
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
+    return [
+        (name, Markup(figure_svg(figure.spec, width, height, figure.label, ON_PAGE)))
+        for name, (width, height) in FIGURE_SIZES[figure.size].items()
+    ]
 
 
 def script_hash(script: str) -> str:
     """The script's hash in the form of a content security policy, which allows only these scripts."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
-
-
-@cache
-def plotly_archive() -> bytes:
-    """plotly.js (bars and scatter plots), compressed; the page decompresses it."""
-    return asset("plotly-basic.min.js.gz")
 
 
 def asset(name: str) -> bytes:

@@ -1,19 +1,20 @@
-"""Utility against forgetting, and training curves, as plotly specifications."""
+"""Utility against forgetting, and training curves, as specifications of figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from medunlearn.reports.blocks import Spec
 from medunlearn.reports.content import ModelResult
 from medunlearn.reports.figures import Range, colours, layout, line, plot, safe, short, symbols, whiskers
 from medunlearn.reports.formatting import decimal, interval, place_text
 from medunlearn.reports.readings import Plane, Reading, Results, is_composite, rows_of
+from medunlearn.reports.wording import SIDES, metric_words
 
 # A star of one size looks smaller than a circle of it.
-_SIZES = {"target": 17, "retrained": 14, "unlearned": 12}
+SIZES = {"target": 17, "retrained": 14, "unlearned": 12}
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _MOST_POINTS = 400
 Pair = tuple[Reading, Reading]
@@ -32,23 +33,24 @@ def panels(results: Results, planes: Sequence[Plane]) -> list[tuple[str, Spec]]:
     ranges = _ranges(results, planes)
     specs = []
     for where in planes:
-        frame = layout(ranges, f"Utility →<br>{where.utility}", f"Forgetting →<br>{where.forgetting}", small=True)
+        frame = layout(ranges, f"Utility, {SIDES['retain']} →", f"Forgetting, {SIDES['forget']} →", small=True)
         points, shapes = _points(results, where, bars=False), _crosshair(results, where)
         specs.append((place_text(where.fold, where.kind), plot(points, frame, (66, 10, 8, 58), shapes=shapes)))
     return specs
 
 
 def _axis_title(results: Results, where: Plane, side: str) -> str:
-    """The metric's name as in the tables, with its direction."""
+    """What the axis shows with its direction, and the measure in words."""
     metric = where.utility if side == "retain" else where.forgetting
     if metric is None:
         return ""
-    if not is_composite(metric):
-        title, meaning = results.describe(metric, side)
-        return f"{title} on {side}<br>{meaning}"
-    # In two lines, so that the names of all parts fit on a telephone too.
-    more = "Utility (further right: knows more)" if side == "retain" else "Forgetting (further up: forgot more)"
-    return f"{more}<br>{metric} on {side}"
+    if is_composite(metric):
+        directed = (
+            "Utility (further right: knows more)" if side == "retain" else "Forgetting (further up: forgot more)"
+        )
+        return f"{directed}<br>{metric_words(results, metric, side)}, {SIDES[side]}"
+    title, meaning = results.describe(metric, side)
+    return f"{title}, {SIDES[side]}<br>{meaning}"
 
 
 def _ranges(results: Results, planes: Sequence[Plane]) -> tuple[Range, Range]:
@@ -92,7 +94,7 @@ def _point(model: ModelResult, pair: Pair, colour: str, symbol: str, *, bars: bo
         f"{name}: {decimal(reading.value or 0.0)} {interval(reading.low, reading.high)}"
         for name, reading in zip(("utility", "forgetting"), pair, strict=True)
     )
-    marker = {"symbol": symbol, "size": _SIZES[model.role] * (1.0 if bars else 0.75), "color": colour}
+    marker = {"symbol": symbol, "size": SIZES[model.role] * (1.0 if bars else 0.75), "color": colour}
     spec: Spec = {
         "type": "scatter",
         "mode": "markers",
@@ -109,6 +111,36 @@ def _point(model: ModelResult, pair: Pair, colour: str, symbol: str, *, bars: bo
             whiskers([(reading.value, reading.low, reading.high)], colour) if has_interval else {"visible": False}
         )
     return spec
+
+
+class Dot(NamedTuple):
+    """One line of a dot plot: a name with a number and its interval."""
+
+    name: str
+    reading: Any
+    size: float = 12
+
+
+def dot_plot(
+    dots: Sequence[Dot], looks: Mapping[str, tuple[str, str]], title: str, span: Range, shapes: Sequence[Spec] = ()
+) -> Spec:
+    """Numbers with intervals below each other, the first dot at the top.
+
+    Args:
+        looks: name -> CSS variable of its colour, and its marker.
+    """
+    data: list[Spec] = []
+    for name, reading, size in dots:
+        colour, mark = looks[name]
+        value, has_interval = reading.value or 0.0, None not in (reading.low, reading.high)
+        errors = whiskers([(value, reading.low, reading.high)], colour) if has_interval else {}
+        marker = {"symbol": mark, "size": 0.75 * size, "color": colour}
+        place = {"x": [short(value)], "y": [safe(name)], "error_x": errors}
+        data.append({"type": "scatter", "mode": "markers", "name": safe(name), "marker": marker, **place})
+    frame = layout(None, title, "")
+    frame["xaxis"] |= {"range": [short(edge) for edge in span]}
+    frame["yaxis"] |= {"type": "category", "categoryarray": [safe(dot.name) for dot in reversed(dots)]}
+    return plot(data, frame, shapes=list(shapes))
 
 
 def _crosshair(results: Results, where: Plane) -> list[Spec]:

@@ -209,17 +209,24 @@ def metric_table(results: Results, where: Plane) -> Table | None:
 def _metric_row(
     results: Results, model: ModelResult, place: Place, metric: str, reading: Reading
 ) -> tuple[Cell, ...]:
-    title, meaning = results.describe(metric, place.side)
+    title, _ = results.describe(metric, place.side)
     gap = results.gap(model, place, metric)
     counts = (reading.n_scored, reading.n_unscored, reading.n_subjects)
     return (
-        Cell(metric, f"{title}: {meaning}"),
+        Cell(metric, title),
         Cell(model.label),
         Cell(place.side, place_text(place.fold, place.kind)),
         Cell(value_text(reading), interval(reading.low, reading.high)),
         Cell("") if gap is None else Cell(signed(gap.difference), interval(gap.low, gap.high)),
         *(Cell(f"{n:,}") for n in counts),
     )
+
+
+def measure_meanings(results: Results) -> tuple[tuple[str, str], ...]:
+    """Each measure of :func:`metric_table` with its title, range and direction."""
+    sides = {metric: place.side for _, place, metric, _ in results.entries()}
+    described = {metric: results.describe(metric, side) for metric, side in sides.items()}
+    return tuple((metric, f"{title}: {meaning}") for metric, (title, meaning) in described.items())
 
 
 def other_comparisons(content: ReportContent, results: Results) -> Table | None:

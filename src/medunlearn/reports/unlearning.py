@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from medunlearn.data.origins import is_drawn
 from medunlearn.reports.blocks import (
     Block,
+    Cell,
+    Choice,
     Details,
     Facts,
     Legend,
@@ -27,18 +31,21 @@ from medunlearn.reports.blocks import (
 from medunlearn.reports.content import JudgementTables, ModelResult, ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import legend
-from medunlearn.reports.formatting import flat
-from medunlearn.reports.headline import lead, ranking_section, verdict
+from medunlearn.reports.formatting import decimal, flat
+from medunlearn.reports.headline import verdict
 from medunlearn.reports.json import plain
+from medunlearn.reports.models_screen import ModelsScreen
 from medunlearn.reports.plots import panels, training_curves
 from medunlearn.reports.provenance import provenance_data, provenance_section, undecided
 from medunlearn.reports.rank_tables import rank_section
-from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, rows_of, standings
+from medunlearn.reports.readings import Results, Standing, panel_planes, rows_of
 from medunlearn.reports.table_blocks import (
     breakdown_table,
     cost_table,
     facts,
+    grid,
     group_table,
+    measure_meanings,
     metric_table,
     other_comparisons,
     run_facts,
@@ -88,7 +95,22 @@ BREAKDOWN = (
     "the questions, so each plot has its own diamond. Forgetting that shows on the train fold and not on another "
     "may be forgetting of wordings and not of facts."
 )
-INSIDE = "The numbers are in the table below."
+SWITCH = "Forget set"
+
+
+@dataclass(frozen=True)
+class SweepPart:
+    """The models of one split, training seed and context of a sweep, or of a report of runs.
+
+    Attributes:
+        title: name among the parts of a sweep.
+        split, seed: of its models; the split as reports show it.
+    """
+
+    title: str
+    content: ReportContent
+    split: str = ""
+    seed: int = 0
 
 
 def unlearning_report(content: ReportContent) -> Report:
@@ -97,37 +119,111 @@ def unlearning_report(content: ReportContent) -> Report:
     Raises:
         InputError: two models with one label.
     """
-    results = Results(content)
-    where = main_plane(results)
-    ranked, key = standings(results, where), Legend(legend(content.models))
-    groups, epochs, utility = group_table(content), epoch_table(content), utility_table(content)
-    by_group = f"By {groups.columns[0].text.lower()}" if groups else ""
-    parts = blocks(
+    part = SweepPart("", content)
+    screen = ModelsScreen(content)
+    page = blocks(
         Notice("Read this first", content.caveats) if content.caveats else None,
-        lead(results, where, ranked, INSIDE),
-        ranking_section(ranked, where),
-        rank_section(content),
-        section("How to read this", Prose((*HOW_TO_READ, _covered(content)))),
-        section(by_group, groups, name="groups"),
-        _epochs_section(content, key, epochs) if epochs else None,
+        part_blocks([part]),
         content.paper.blocks,
-        section("Utility on general tasks", Text(UTILITY), utility, name="utility") if utility else None,
-        [part.section for part in content.attacks],
-        _breakdown_section(results, key),
-        section(
-            "Every metric",
-            metric_table(results, where) or Text("No scores were given to this report.", "empty"),
-            details("Comparisons with models other than the retrained one", other_comparisons(content, results)),
-            name="metrics",
-        ),
         judged_section(content.judged),
         _training_section(content.models),
         section("Examples, before and after", _examples(content), name="examples"),
         provenance_section(content.provenance, content.extractor),
         _runs_section(content),
     )
-    data, reason = _data(content, where, ranked), undecided(content.benchmark)
-    return Report(content.title, parts, "Unlearning report", tuple(facts(content)), data, drawn=reason)
+    drawn = undecided(content.benchmark)
+    return Report(content.title, page, "Unlearning report", tuple(facts(content)), _data(screen), drawn=drawn)
+
+
+def part_blocks(parts: Sequence[SweepPart]) -> tuple[Block, ...]:
+    """First screen and details of runs, or of every part of a sweep with a switch between them."""
+    screens = [ModelsScreen(part.content) for part in parts]
+    titles = [part.title for part in parts]
+    own = [list(_sections(screen)) for screen in screens]
+    return blocks(
+        switch(titles, [screen.blocks() for screen in screens]),
+        by_split(parts, screens),
+        merged(titles, own),
+    )
+
+
+def switch(titles: Sequence[str], options: Sequence[tuple[Block, ...]]) -> tuple[Block, ...]:
+    """The blocks of a single part, or a choice among those of several."""
+    if len(options) == 1:
+        return options[0]
+    nothing = (Text("Not measured here.", "empty"),)
+    filled = tuple((title, inside or nothing) for title, inside in zip(titles, options, strict=True))
+    return (Choice(SWITCH, filled),) if any(options) else ()
+
+
+def merged(titles: Sequence[str], parts: Sequence[Sequence[Section]]) -> list[Section]:
+    """One section for each name in the parts' sections, with a switch between the parts."""
+    first: dict[str, Section] = {}
+    inside: dict[str, dict[int, tuple[Block, ...]]] = {}
+    for place, sections in enumerate(parts):
+        for own in sections:
+            name = own.name or own.title
+            first.setdefault(name, own)
+            inside.setdefault(name, {})[place] = own.blocks
+    return [
+        replace(own, blocks=switch(titles, [inside[name].get(place, ()) for place in range(len(parts))]))
+        for name, own in first.items()
+    ]
+
+
+def _sections(screen: ModelsScreen) -> Iterator[Section]:
+    """The details of one part, in the order of the page."""
+    content, results = screen.content, screen.results
+    key = Legend(legend(content.models))
+    groups, epochs, utility = group_table(content), epoch_table(content), utility_table(content)
+    meanings = measure_meanings(results)
+    by_group = f"By {groups.columns[0].text.lower()}" if groups else ""
+    sections = (
+        rank_section(content),
+        screen.gaps(),
+        section("How to read this", Prose((*HOW_TO_READ, _covered(content))), name="how-to-read"),
+        section(by_group, groups, name="groups"),
+        _epochs_section(content, key, epochs) if epochs else None,
+        section("Utility on general tasks", Text(UTILITY), utility, name="utility") if utility else None,
+        *(part.section for part in content.attacks),
+        _breakdown_section(results, key),
+        section(
+            "Every metric",
+            metric_table(results, screen.where) or Text("No scores were given to this report.", "empty"),
+            details("What the measures mean", *([Facts(meanings)] if meanings else [])),
+            details("Comparisons with models other than the retrained one", other_comparisons(content, results)),
+            name="metrics",
+        ),
+    )
+    return (own for own in sections if own is not None)
+
+
+def by_split(parts: Sequence[SweepPart], screens: Sequence[ModelsScreen]) -> Section | None:
+    """Every model on every split of a sweep, a table for each number of the first screen; None of a single part."""
+    if len(parts) < 2:
+        return None
+    numbers: dict[str, list[tuple[Cell, str, tuple[float, str]]]] = {}
+    for part, screen in zip(parts, screens, strict=True):
+        for title, label, value, note in screen.numbers():
+            numbers.setdefault(title, []).append((Cell(label), part.split, (value, note)))
+    splits = list(dict.fromkeys(part.split for part in parts))
+    options = tuple(
+        (title, blocks(grid("Model", _over_seeds(entries), splits))) for title, entries in numbers.items()
+    )
+    return section("Every model on every split", Choice("Number", options), name="splits") if options else None
+
+
+def _over_seeds(
+    entries: Sequence[tuple[Cell, str, tuple[float, str]]],
+) -> Iterator[tuple[Cell, str, Cell]]:
+    """Means over training seeds with the least and the greatest; of a single seed its number and interval."""
+    groups: dict[tuple[Cell, str], list[tuple[float, str]]] = {}
+    for label, split, value in entries:
+        groups.setdefault((label, split), []).append(value)
+    for (label, split), values in groups.items():
+        numbers = [value for value, _ in values]
+        spread = f"{decimal(min(numbers))} to {decimal(max(numbers))}, {len(numbers)} seeds"
+        yield label, split, Cell(decimal(sum(numbers) / len(numbers)), spread if len(numbers) > 1 else values[0][1])
 
 
 def _covered(content: ReportContent) -> str:
@@ -211,9 +307,31 @@ def _runs_section(content: ReportContent) -> Section | None:
     )
 
 
-def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> dict[str, Any]:
+def part_data(content: ReportContent) -> dict[str, Any]:
+    """All numbers of one part of a sweep, without training curves, settings and examples, which its runs hold."""
+    data = _data(ModelsScreen(content))
+    data["models"] = [{k: v for k, v in model.items() if k not in ("history", "info")} for model in data["models"]]
+    return {key: by_column(value) for key, value in data.items() if key not in ("examples", "judged", "metrics")}
+
+
+def by_column(value: Any) -> Any:
+    """Tables as column -> values, a third of the size of a mapping per row; other values unchanged."""
+    match value:
+        case pd.DataFrame():
+            return {str(name): value[name].tolist() for name in value.columns}
+        case dict():
+            return {name: by_column(item) for name, item in value.items()}
+        case list():
+            return [by_column(item) for item in value]
+        case _:
+            return value
+
+
+def _data(screen: ModelsScreen) -> dict[str, Any]:
     """All numbers in the report, and their rows; text only with ``show_text``."""
+    content, where, ranked = screen.content, screen.where, screen.ranked
     closest, answer = verdict(ranked, content.reference, undecided(content.benchmark))
+    measured = {str(name) for model in content.models for name in model.summary.get("measure", ())}
     return {
         "context": content.context,
         "benchmark": content.benchmark,
@@ -222,7 +340,9 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
         "provenance": provenance_data(content.provenance),
         "drawn_measures": sorted({row["measure"] for row in _rows(content) if is_drawn(str(row["measure"]))}),
         "metrics": {
-            name: {"title": title, "meaning": meaning} for name, (title, meaning) in content.metrics.items()
+            name: {"title": title, "meaning": meaning}
+            for name, (title, meaning) in content.metrics.items()
+            if name in measured
         },
         "headline": {
             "fold": where.fold,
@@ -239,6 +359,7 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
                 if standing.model.role == "unlearned"
             },
         },
+        "standings": screen.rows(),
         "models": [_model(model) for model in content.models],
         "comparisons": content.comparisons,
         "groups": content.groups,

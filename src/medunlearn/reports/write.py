@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from medunlearn.data.folder_lock import lock_folder, patient
@@ -9,6 +10,7 @@ from medunlearn.data.storage import json_bytes, write_files
 from medunlearn.errors import InputError
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.content import ReportContent
+from medunlearn.reports.exports import export_files
 from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
 from medunlearn.reports.markdown import to_markdown
@@ -17,10 +19,16 @@ from medunlearn.reports.unlearning import unlearning_report
 PATIENCE = 30.0
 
 
-def write_report(report: Report | ReportContent, folder: Path) -> Path:
+def write_report(
+    report: Report | ReportContent, folder: Path, *, tables: Sequence[str] = (), figures: Sequence[str] = ()
+) -> Path:
     """Write ``report.html``, ``report.md`` and ``report.json`` into a folder, and return the first one's path.
 
     The HTML is one self-contained file.
+
+    Args:
+        tables, figures: formats in which every table (``tex``, ``csv``) and figure (``svg``, ``pdf``) is also
+            written, into the folders ``tables`` and ``figures``.
 
     Raises:
         InputError: two models with one label.
@@ -34,6 +42,7 @@ def write_report(report: Report | ReportContent, folder: Path) -> Path:
         "report.json": json_bytes(data),
         "report.md": text.encode(),
         "report.html": page.encode(),
+        **export_files(report, tables, figures),
     }
     with patient(PATIENCE), lock_folder(folder, "report"):
         write_files(folder, files)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import Distribution, distributions
-from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -28,23 +27,13 @@ from packageurl import PackageURL
 from medunlearn.results.licence import licence_of
 from medunlearn.results.machine import code
 
-VENDORED = (
-    {
-        "name": "plotly.js-basic-dist-min",
-        "version": "4.1.1",
-        "licence": "MIT",
-        "file": "reports/assets/plotly-basic.min.js.gz",
-    },
-)
-"""Works of others in this package; ``file`` is within the package."""
-
 # What installers add beside a wheel's own files; it differs from one machine to the next.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def sbom() -> str:
-    """JSON document of every installed distribution, the interpreter and vendored code.
+    """JSON document of every installed distribution and the interpreter.
 
     A component has its version, licence and package URL. Its hash is that of the installed archive (SHA-256), if
     the installer recorded it; ``medunlearn:record-sha256`` covers paths and hashes of its installed files. Two
@@ -67,7 +56,7 @@ def sbom() -> str:
         own.properties.add(Property(name="medunlearn:commit", value=f"{commit}, {changed}"))
     tool = Component(name="medunlearn", type=ComponentType.APPLICATION)
     bom = Bom(
-        components=[*components.values(), *map(_vendored_component, VENDORED), _interpreter()],
+        components=[*components.values(), _interpreter()],
         dependencies=dependencies,
         metadata=BomMetaData(component=own, tools=ToolRepository(components=[tool]), timestamp=_EPOCH),
         serial_number=UUID(int=0),
@@ -125,20 +114,6 @@ def _needs(distribution: Distribution, metadata: dict[str, Any]) -> Iterator[str
     for line in metadata.get("requires_dist") or distribution.requires or ():
         if "extra ==" not in line and (name := re.match(r"[A-Za-z0-9._-]+", line)):
             yield _normalize(name[0])
-
-
-def _vendored_component(part: dict[str, str]) -> Component:
-    url = PackageURL("npm", name=part["name"], version=part["version"])
-    content = (Path(__file__).parents[1] / part["file"]).read_bytes()
-    return Component(
-        name=part["name"],
-        version=part["version"],
-        bom_ref=str(url),
-        purl=url,
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())],
-        licenses=[LicenseExpression(part["licence"])],
-        properties=[Property(name="medunlearn:file", value=f"medunlearn/{part['file']}")],
-    )
 
 
 def _interpreter() -> Component:

@@ -16,6 +16,7 @@ from medunlearn.papers.lume.report import report_part
 from medunlearn.reports.blocks import Report
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Finding, findings_text
 from medunlearn.reports.content import Membership, ModelResult
+from medunlearn.reports.finding_blocks import measured
 from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
 from medunlearn.reports.markdown import to_markdown
@@ -347,7 +348,11 @@ def test_they_are_in_all_three_files() -> None:
     whole = Report("LUME", part.blocks, data=part.data)
     page, text, data = to_html(whole), to_markdown(whole), to_data(whole)
     assert 'id="findings"' in page
-    assert page.count('<span class="badge') == len(rules)
+    # Findings without a measured case are named and not shown.
+    decided = measured(rules)
+    assert 0 < page.count('<span class="badge') == len(decided) < len(rules)
+    assert all(rule.name in text for rule in rules if rule not in decided)
+    assert "no case" not in page.lower()
     assert "&lt;b&gt;story" in page
     assert "### holds: Gradient ascent (GA, GD and KL) falls to zero on both sides." in text
     assert "<b>story" not in page + text

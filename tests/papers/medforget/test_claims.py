@@ -52,9 +52,13 @@ def test_the_papers_pattern_holds(results: LevelResults) -> None:
     # Three measures; those of reconstruction at two levels, of rephrased at four.
     assert [len(claims[name].cases) for name in list(CASES)[1:6]] == [12, 3, 3, 6, 12]
     assert {case.labels["split"] for case in claims["deletion"].cases} == {"institution_50 against section_50"}
-    text = report_of(results).text()
-    assert "HOLDS: Coarser levels cost more utility." in text
-    assert "  MANU: 3 for, 0 against, 0 open" in text
+    (title, table) = report_of(results).view().tables[-1]
+    assert title == "Findings"
+    rows = {row[1].text: (row[0].text, row[2].text) for row in table.rows}
+    assert rows["Coarser levels cost more utility."] == (
+        "holds",
+        "Holds in 3 of 3 cases, does not hold in 0, open in 0.",
+    )
 
 
 def opposite(about: About) -> float:

@@ -15,7 +15,7 @@ from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, model_tables, strength_figure
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, Spec, Table, details, figures, section
 from medunlearn.reports.content import AttackPart, ReportContent
-from medunlearn.reports.formatting import signed
+from medunlearn.reports.formatting import UNSCORED, decimal, signed
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import value_cell
 
@@ -58,7 +58,29 @@ def recovery_part(
         return AttackPart(GROUP, _missing_section(attack, notes), {})
     own = gather_recovery(content, attack, attacks, notes)
     data = {own.name: {"table": own.table, "comparisons": own.comparisons, "notes": own.notes}}
-    return AttackPart(GROUP, recovery_section(content, own), data, brings_back=True)
+    return AttackPart(
+        GROUP, recovery_section(content, own), data, brings_back=True, outcomes=outcomes(content, own)
+    )
+
+
+def outcomes(content: ReportContent, part: Recovery) -> dict[str, Cell]:
+    """Label of a model -> its worst reading, and the strongest state and measure that it stands on."""
+    order, worst = list(part.words), dict[str, Row]()
+    for row in rows_of(part.table):
+        if pd.isna(row["reading"]):
+            continue
+        before = worst.get(row["model"])
+        if before is None or order.index(row["reading"]) <= order.index(before["reading"]):
+            worst[row["model"]] = row
+    return {label: _outcome(content, part, row) for label, row in worst.items()}
+
+
+def _outcome(content: ReportContent, part: Recovery, row: Row) -> Cell:
+    value = number(row["value"])
+    text = UNSCORED if value is None else decimal(value)
+    return Cell(
+        f"{part.title}: {row['reading']}", f"{row['strength']}: {_recovery_title(content, part, row)} {text}"
+    )
 
 
 def _missing_section(attack: type[RecoveryInterface], notes: Sequence[str]) -> Section | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from medunlearn.papers.amnesia.contrasts import GROWTH
 from medunlearn.papers.amnesia.sweep import HOLDOUT, MEAN_OF_KINDS, RANDOM, TRAIN, SizeResults
 from medunlearn.papers.sweeps.models import unlearned
-from medunlearn.papers.sweeps.report import finding
+from medunlearn.papers.sweeps.page import finding
 from medunlearn.papers.sweeps.results import settled
 from medunlearn.reports.claims import FAILS, HOLDS, OPEN, Case, Evidence, Finding, Verdict
 from medunlearn.reports.formatting import ALL

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from medunlearn.metrics import installed_metrics
 from medunlearn.papers.amnesia.sweep import MEAN_OF_KINDS, OTHER, SAME, TRAIN, SizeResults, Step
 from medunlearn.papers.sweeps import figures as shared
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET, UNLEARNED, Who, unlearned
@@ -12,6 +13,7 @@ from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Spec
 from medunlearn.reports.figures import layout, safe, short
 from medunlearn.reports.formatting import ABSENT, count
+from medunlearn.reports.wording import composite_words
 
 _PATTERNS = ("", "/", "x", ".")
 # Train and holdout line of a reference, and of further folds.
@@ -20,10 +22,18 @@ _GAP = 0.03
 _FAINTEST = 0.35
 
 
+def measure_words(measure: str | None) -> str:
+    """The paper's name of a composite; one with parts missing by its parts, in words."""
+    if measure is None or not measure.startswith("H("):
+        return measure or ""
+    titles = {name: metric.title for name, metric in installed_metrics().items()}
+    return composite_words(measure, lambda name: titles.get(name, name))
+
+
 def bar_rows(results: SizeResults, context: str, scope: str) -> list[tuple[str, Spec]]:
     """Figure 2: a titled figure each for utility and forgetting of every kind, with one panel per size."""
     return [
-        (f"{measure} on {side}, {kind}", spec)
+        (f"{measure_words(measure)} on {side}, {kind}", spec)
         for side, measure in results.composites.items()
         for kind in results.kinds
         if measure is not None and (spec := _bar_row(results, context, scope, side, kind, measure))
@@ -60,7 +70,7 @@ class _Panel:
     """One forget set size in a row of Figure 2.
 
     Attributes:
-        axis: suffix of the plotly axes.
+        axis: suffix of the axes.
         numbers: model and fold -> its number, if it has a value.
     """
 
@@ -163,7 +173,7 @@ def tradeoff_panels(results: SizeResults, context: str, scope: str) -> list[tupl
     utility, forgetting = results.composites["retain"], results.composites["forget"]
     if utility is None or forgetting is None:
         return []
-    titles = (f"Utility →<br>{utility}", f"Forgetting →<br>{forgetting}")
+    titles = (f"Utility →<br>{measure_words(utility)}", f"Forgetting →<br>{measure_words(forgetting)}")
     frame = layout(([-0.03, 1.03], [-0.03, 1.03]), *titles, small=True)
     frame |= {"margin": {"l": 66, "r": 10, "t": 8, "b": 58}}
     panels = {
@@ -237,7 +247,11 @@ def disease_figure(results: SizeResults, context: str, scope: str) -> Spec | Non
                 data.append(shared.line(name, points, tint, **style))
     if not data:
         return None
-    frame = layout(None, "Forget set, % of all patients", f"{measure} on retain<br>mean of the kinds, train fold")
+    frame = layout(
+        None,
+        "Forget set, % of all patients",
+        f"{measure_words(measure)} on retain<br>mean of the kinds, train fold",
+    )
     frame |= {"margin": {"l": 70, "r": 12, "t": 10, "b": 52}}
     frame["yaxis"] |= {"range": [-0.03, 1.03]}
     frame["xaxis"] |= {"tickvals": [step.percent for step in steps]}

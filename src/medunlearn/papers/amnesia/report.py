@@ -14,7 +14,7 @@ from medunlearn.papers.amnesia.sweep import SizeResults, SizeSweep, Step, size_n
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import everyone, legend
 from medunlearn.papers.sweeps.models import SweepModels
-from medunlearn.papers.sweeps.report import sweep_page
+from medunlearn.papers.sweeps.page import sweep_page
 from medunlearn.papers.sweeps.results import SweepReport, SweepRequest
 from medunlearn.reports.blocks import (
     Bullets,
@@ -65,7 +65,11 @@ def report_of(results: SizeResults) -> SweepReport:
     published = paper_yaml("amnesia", "published")
     data = {
         "contexts": results.contexts,
-        "metrics": {name: {"title": title, "meaning": text} for name, (title, text) in metric_meanings([]).items()},
+        "metrics": {
+            name: {"title": title, "meaning": text}
+            for name, (title, text) in metric_meanings([]).items()
+            if name in set(results.numbers["measure"])
+        },
         "extractors": results.extractors,
         "numbers": results.numbers,
         "published": {

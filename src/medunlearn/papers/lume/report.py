@@ -6,9 +6,10 @@ from medunlearn.papers.lume.contrasts import contrasts, training_seed
 from medunlearn.papers.lume.findings import DOCUMENTS, SEEDS, findings
 from medunlearn.papers.lume.measured import Measured
 from medunlearn.papers.lume.semeval import score_of
-from medunlearn.reports.blocks import Cell, Text, blocks, section
-from medunlearn.reports.claims import Case, Finding, findings_data, statements, without_broken
+from medunlearn.reports.blocks import Cell, blocks, section
+from medunlearn.reports.claims import Case, Finding, findings_data, without_broken
 from medunlearn.reports.content import PaperPart
+from medunlearn.reports.finding_blocks import findings_blocks
 from medunlearn.reports.formatting import UNSCORED, decimal
 from medunlearn.reports.provenance import undecided, without_drawn
 from medunlearn.reports.table_blocks import grid
@@ -72,7 +73,7 @@ def report_part(rules: tuple[Finding, ...], scores: Scores) -> PaperPart:
         for part, value in parts.items()
     )
     parts = blocks(
-        section("LUME's findings", Text(FINDINGS), statements(rules), name="findings") if rules else None,
+        section("LUME's findings", *findings_blocks(rules, FINDINGS), name="findings"),
         section("SemEval-2025 Task 4, with its parts", grid("Part", entries, list(scores)), name="semeval"),
     )
     return PaperPart(parts, rules, {"findings": findings_data(rules), "semeval": scores})

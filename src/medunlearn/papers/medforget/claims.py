@@ -21,7 +21,7 @@ from medunlearn.papers.medforget.scopes import Scope
 from medunlearn.papers.medforget.sequence import GONE, STAYING, STAYS, STILL_WORKS
 from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
-from medunlearn.papers.sweeps.report import finding
+from medunlearn.papers.sweeps.page import finding
 from medunlearn.papers.sweeps.results import settled
 from medunlearn.reports.claims import FAILS, HOLDS, LEAST_SEEDS, OPEN, Case, Evidence, Finding, Verdict
 

@@ -25,7 +25,7 @@ from medunlearn.papers.medforget.sweep import LevelResults, LevelSweep
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import legend
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, unlearned
-from medunlearn.papers.sweeps.report import sweep_page
+from medunlearn.papers.sweeps.page import sweep_page
 from medunlearn.papers.sweeps.results import SweepReport, SweepRequest
 from medunlearn.reports.blocks import Bullets, Columns, Image, Quotes, Section, Text, details, figures, section
 from medunlearn.results.evaluated import Evaluated
@@ -151,7 +151,6 @@ def report_of(
         split_names=", ".join(scope.split for scope in results.splits),
         mode="Context mode",
         splits_open=True,
-        by="method",
     )
 
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED, TARGET, UNLEARNED, Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Legend, Spec
-from medunlearn.reports.figures import COLOURS, safe, short, turn_colour, whiskers
+from medunlearn.reports.figures import safe, short, turn_colour, turn_mark, whiskers
 from medunlearn.reports.formatting import decimal, interval
 
 REFERENCE_COLOUR = {TARGET: "--ink", RETRAINED: "--accent"}
 HOVER = "%{hovertext}<extra></extra>"
 
-_SHAPES = (("circle", "●"), ("square", "■"))
 _REFERENCE_SHAPES = {TARGET: ("star", "★"), RETRAINED: ("diamond", "◆")}
 
 
@@ -35,10 +34,10 @@ def colour(methods: Sequence[str], who: Who) -> str:
 
 
 def symbol(methods: Sequence[str], who: Who) -> tuple[str, str]:
-    """A model's plotly marker, and a similar character."""
+    """A model's marker, and a similar character."""
     if who[0] != UNLEARNED:
         return _REFERENCE_SHAPES[who[0]]
-    return _SHAPES[methods.index(who[1]) // COLOURS % len(_SHAPES)]
+    return turn_mark(methods.index(who[1]))
 
 
 def legend(methods: Sequence[str], models: Sequence[Who]) -> Legend:

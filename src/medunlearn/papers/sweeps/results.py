@@ -15,10 +15,13 @@ from medunlearn.data.origins import Provenance
 from medunlearn.metrics.leakage.leakage_score import extractor_words
 from medunlearn.papers.sweeps.models import REFERENCES, BrokenModel, SweepModels, Who, unlearned
 from medunlearn.reports.blocks import Report
-from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, decide, findings_text, findings_view
+from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, comparisons, decide
 from medunlearn.reports.content import JudgementTables
+from medunlearn.reports.finding_blocks import findings_table, unmeasured
+from medunlearn.reports.models_screen import ModelsScreen
 from medunlearn.reports.provenance import provenance_lines, with_provenance
 from medunlearn.reports.readings import Reading, number, rows_of
+from medunlearn.reports.unlearning import SweepPart
 from medunlearn.reports.view import ResultView
 from medunlearn.results.forgetting_check import DAMAGE, Reason
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -69,6 +72,7 @@ class SweepRequest:
             shown.
         replicates, seed: bootstrap replicates and seed.
         judged: panels that judged the benchmark's labels and questions.
+        parts: the models of each split, seed and context, as a report of runs shows them.
     """
 
     title: str = "Sweep"
@@ -78,6 +82,7 @@ class SweepRequest:
     replicates: int = REPLICATES
     seed: int = 0
     judged: Sequence[JudgementTables] = ()
+    parts: Sequence[SweepPart] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,30 +280,33 @@ class SweepReport:
 
     Attributes:
         results: the paper's own tables.
-        by: label by which the terminal output counts cases; empty: every case is shown.
     """
 
     report: Report
     findings: tuple[Finding, ...]
     results: Any = None
-    by: str = ""
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Warnings about broken models; also the first caveats of the page."""
         return tuple(self.results.warnings) if self.results is not None else ()
 
-    def text(self) -> str:
-        """The findings as terminal output."""
-        return findings_text(self.findings, self.by)
-
     def verdicts(self) -> list[dict[str, str]]:
         """The findings as data: name, context, verdict."""
         return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
 
     def view(self) -> ResultView:
-        """The findings, for the terminal."""
-        view = findings_view({"findings": self.verdicts()}, self.text(), self.broken)
-        return (
-            view if self.results is None else with_provenance(view, self.results.provenance, self.results.extractor)
+        """The first screen's table of each split, and the findings, for the terminal."""
+        parts = self.results.request.parts if self.results is not None else ()
+        tables = [(part.title, ModelsScreen(part.content).table()) for part in parts]
+        findings = findings_table(self.findings)
+        lines = (unmeasured(self.findings), comparisons(self.findings))
+        view = ResultView(
+            {"findings": self.verdicts(), **({"broken": list(self.broken)} if self.broken else {})},
+            [*tables, *([("Findings", findings)] if findings else [])],
+            [line for line in lines if line],
+            self.broken,
         )
+        if self.results is None:
+            return view
+        return with_provenance(view, self.results.provenance, self.results.extractor)

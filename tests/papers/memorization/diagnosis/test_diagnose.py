@@ -23,6 +23,7 @@ from medunlearn.papers.memorization.diagnosis.accuracy import (
     predictions,
     questions_of,
 )
+from medunlearn.papers.memorization.diagnosis.report import epochs_figure
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rise_finding
 from medunlearn.reports.claims import VERDICTS, Finding
 from medunlearn.results.runs import Run
@@ -94,8 +95,9 @@ def test_the_model_before_training_is_compared_without_asking_again(bench: Bench
     for words in ("Top-k accuracy", "Epoch by epoch", "before training", least):
         assert words in text
         assert words in page
-    figures = page.split('<script type="application/json">')[1:]
-    seven = json.loads(figures[-1].partition("</script>")[0])
+    seven = epochs_figure(result)
+    assert seven is not None
+    assert page.count("<svg") >= 2
     axes = {name.replace("axis", "") for name in seven["layout"]}
     assert {trace["xaxis"] for trace in seven["data"]} == {"x", "x2", "x3"} <= axes
     assert best_epoch(watched) in {shape["x0"] for shape in seven["layout"]["shapes"]}

@@ -1,0 +1,259 @@
+"""No page names a paper that its benchmark is not of: every builder, runs and sweeps, with and without attacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from run_folders import write_run
+from sweep_folders import Model, SweepFolder, own_part
+
+from medunlearn.attacks import attack_class, families
+from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
+from medunlearn.config import EvaluateSettings, check
+from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.notes.note_benchmark import build as build_notes
+from medunlearn.paper import installed_papers, paper_of
+from medunlearn.papers.amnesia.build import build as build_amnesia
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
+from medunlearn.papers.lume.invented import build as build_lume
+from medunlearn.papers.lume.settings import LumeNewSettings
+from medunlearn.papers.medforget.build import build as build_medforget
+from medunlearn.papers.medforget.settings import MedforgetSettings
+from medunlearn.papers.muse.build import build as build_muse
+from medunlearn.papers.muse.settings import MuseSettings
+from medunlearn.papers.paper_files import paper_yaml
+from medunlearn.papers.sweeps.report import sweep_report
+from medunlearn.papers.tofu.build import build as build_tofu
+from medunlearn.papers.tofu.settings import TofuSettings
+from medunlearn.probes.score import write_tables
+from medunlearn.reports.blocks import Choice, Table, figures_of
+from medunlearn.reports.write import write_report
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.scores import measured, question_labels, write_scores
+from medunlearn.seeds import generator
+from medunlearn.study.report.gather import gather
+
+METHODS = ("npo", "graddiff")
+RELEARNED = (attack_class("relearning").before, "8 steps")
+SHARES = {"target": 0.9, "retrained": 0.3, "unlearned": 0.4}
+NAMES = {
+    "amnesia": ("AMNESIA", "LLaMA-3-8B", "8,820 patients", "scispaCy", "PubMedBERT"),
+    "medforget": ("MedForget", "Lingshu", "MIMIC-CXR", "Gen Score"),
+    "lume": ("LUME", "SemEval"),
+    "tofu": ("TOFU", "forget quality", "locuslab"),
+    "muse": ("MUSE", "PrivLeak", "Harry Potter"),
+    "memorization": ("Memorization in", "MIMIC-IV"),
+}
+"""Words that only a page on the paper's own benchmark may hold, besides its sentences and published numbers."""
+FILES = ("report", "published", "findings", "claims", "diagnosis", "recommendations")
+
+
+class AnyFolder(SweepFolder):
+    """Models of any benchmark, with every measure that its paper scores."""
+
+    attacked = False
+    titles = {"npo": "NPO", "graddiff": "GradDiff"}  # noqa: RUF012
+
+    def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
+        rng = generator("foreign", model.role, model.method, model.asked, model.seed)
+        known = 0.9 if model.role != "target" else SHARES["target"]
+        share = meta["side"].map({"forget": SHARES[model.role], "retain": known})
+        measures = (*paper_of(self.benchmark.builder).measures[:5], "ranked_first")
+        rows = [
+            pd.DataFrame(
+                {
+                    "question_id": meta["question_id"],
+                    "metric": measure,
+                    "value": (share + rng.normal(0, 0.05, len(meta))).clip(0, 1),
+                }
+            )
+            for measure in measures
+        ]
+        return pd.concat(rows, ignore_index=True)
+
+    def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
+        """The evaluation's tables as `score` writes them, and scores of models under a recovery attack."""
+        split = self.benchmark.split(model.asked)
+        questions = [q for q in self.benchmark.questions if q.question_id in set(meta["question_id"])]
+        labels = question_labels(self.benchmark, split, questions)
+        settings = EvaluateSettings(split=model.asked, replicates=20)
+        own = self.scores(meta, model)
+        record = run / "evaluations" / f"{model.asked}-{model.context}"
+        own = own.assign(value=own["value"].astype("Float64"), reason=pd.array([None] * len(own), dtype="string"))
+        write_tables(record, self.benchmark, settings, measured(own, labels))
+        if not self.attacked:
+            return
+        folder, inputs = run / "attacks" / model.asked, {"benchmark": self.benchmark.fingerprint}
+        config = {"split": model.asked, "attacks": ["relearning"], "arguments": {}, "seed": 0, "weights": "fp32"}
+        results = {"relearning": {"strengths": list(RELEARNED[1:])}}
+        write_run(folder, "attack", label, config=config, results=results, inputs=inputs)
+        own = own[own["metric"].isin(["rouge_l", "exact_match", "em"])]
+        states = [
+            measured(own.assign(value=(own["value"] + 0.3 * place).clip(0, 1)), labels).assign(
+                attack="relearning", strength=strength
+            )
+            for place, strength in enumerate(RELEARNED)
+        ]
+        scores, family = pd.concat(states, ignore_index=True), families()["relearning"]
+        write_scores(folder, scores)
+        summarize_strengths(scores, RELEARNED[0], replicates=20, seed=0).to_parquet(folder / family.summary_file)
+        subject_means(scores).to_parquet(folder / family.subjects_file)
+
+
+@pytest.fixture
+def notes_file(tmp_path: Path) -> Path:
+    rows = [
+        f'{number},"Mr. Arno Field{number} was admitted on 2021-03-{10 + number} with a heart rate of '
+        f'{60 + number} beats per minute. He was given metoprolol {number + 5} mg and left on day {number}."'
+        for number in range(1, 13)
+    ]
+    path = tmp_path / "notes.csv"
+    path.write_text("patient,note\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+Build = Callable[[pytest.FixtureRequest], Benchmark]
+BUILDS: dict[str, Build] = {
+    "amnesia": lambda _: build_amnesia(AmnesiaSettings(synthetic=24)),
+    "medforget": lambda _: build_medforget(
+        MedforgetSettings(synthetic=16, institutions=4, studies=1, percents=(50,), text_only=True)
+    ),
+    "lume": lambda _: build_lume(
+        check(
+            LumeNewSettings,
+            {"stories": 8, "personal_biographies": 8, "public_biographies": 8, "nonmembers": 4},
+        )
+    ),
+    "tofu": lambda request: build_tofu(
+        TofuSettings(released=str(request.getfixturevalue("tofu_files")), questions_an_author=4)
+    ),
+    "muse": lambda request: build_muse(MuseSettings(released=str(request.getfixturevalue("muse_files")))),
+    "notes": lambda request: build_notes(NotesSettings(notes=str(request.getfixturevalue("notes_file")))),
+    "haiku": lambda _: replace(build_amnesia(AmnesiaSettings(synthetic=24)), builder="haiku", name="Haiku"),
+}
+
+
+def sentences(value: Any) -> Iterator[str]:
+    """Texts of at least four words in nested data."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from sentences(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from sentences(item)
+    elif isinstance(value, str) and len(value.split()) >= 4 and "{" not in value:
+        yield " ".join(value.split())
+
+
+def foreign_words(builder: str) -> set[str]:
+    """Names, sentences and settings of published numbers of every paper but the benchmark's own."""
+    words: set[str] = set()
+    for paper in installed_papers():
+        if paper.name == builder:
+            continue
+        words |= set(NAMES.get(paper.name, ()))
+        for name in FILES:
+            if (file := paper.file(f"{name}.yaml")) is not None and file.is_file():
+                words |= set(sentences(paper_yaml(paper.name, name)))
+    own = {" ".join(text.split()) for text in _own_sentences(builder)}
+    return words - own
+
+
+def _own_sentences(builder: str) -> Iterator[str]:
+    for name in FILES:
+        if (file := paper_of(builder).file(f"{name}.yaml")) is not None and file.is_file():
+            yield from sentences(paper_yaml(builder, name))
+
+
+def text_of(folder: Path) -> str:
+    """The three files' texts without the plotting library and styles."""
+    page = own_part((folder / "report.html").read_text("utf-8"))
+    page = re.sub(r"<style>.*?</style>|<script>.*?</script>", "", page, flags=re.DOTALL)
+    others = (folder / "report.md").read_text("utf-8") + (folder / "report.json").read_text("utf-8")
+    return " ".join((page + others).split())
+
+
+def models_of(folder: Path, benchmark: Benchmark, *, attacked: bool, several: bool) -> list[Evaluated]:
+    files = AnyFolder(folder, benchmark)
+    files.attacked = attacked
+    splits = list(benchmark.splits)[: 2 if several else 1]
+    return files.all(splits, METHODS)
+
+
+@pytest.mark.parametrize(
+    ("builder", "way", "attacked"),
+    [*((builder, way, True) for builder in BUILDS for way in ("run", "sweep")), ("lume", "sweep", False)],
+)
+def test_no_page_names_another_paper(
+    builder: str, way: str, attacked: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    benchmark = BUILDS[builder](request)
+    assert benchmark.builder == builder
+    models = models_of(tmp_path / "runs", benchmark, attacked=attacked, several=way == "sweep")
+    if way == "run":
+        write_report(gather("A report", models, benchmark, replicates=20), tmp_path / "report")
+    else:
+        write_report(sweep_report(models, benchmark, title="A sweep", replicates=20).report, tmp_path / "report")
+    text = text_of(tmp_path / "report")
+    assert "NPO" in text
+    assert "GradDiff" in text
+    lower = text.lower()
+    assert [
+        (word, text[max(0, at - 60) : at + 60])
+        for word in sorted(foreign_words(builder))
+        if (at := lower.find(word.lower())) >= 0
+    ] == []
+    if attacked:
+        assert "Relearning" in text
+        assert "8 steps" in text
+
+
+@pytest.mark.parametrize("builder", ["amnesia", "medforget", "haiku"])
+def test_a_sweep_shows_ranks_distance_and_what_brings_it_back(
+    builder: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """In all three files, of every split; the page of a paper has the same first screen as any other."""
+    benchmark = BUILDS[builder](request)
+    models = models_of(tmp_path / "runs", benchmark, attacked=True, several=True)
+    report = sweep_report(models, benchmark, title="A sweep", replicates=20).report
+    write_report(report, tmp_path / "report")
+    splits = list(benchmark.splits)[:2]
+    choice = next(block for block in report.blocks if isinstance(block, Choice))
+    assert [name for name, _ in choice.options] == splits
+    firsts = [next(block for block in inside if isinstance(block, Table)) for _, inside in choice.options]
+    markdown = (tmp_path / "report" / "report.md").read_text("utf-8")
+    data = json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["parts"]
+    for split, table in zip(splits, firsts, strict=True):
+        assert [cell.text for cell in table.columns] == [
+            *("Model", "Utility", "Forgetting", "Ranked first", "Distance", "What brings it back"),
+        ]
+        rows = {row["model"]: row for row in data[split]["standings"]}
+        assert set(rows) == {"target", "retrained", "NPO", "GradDiff"}
+        for cells in table.rows:
+            label, row = cells[0].text, rows[cells[0].text]
+            assert cells[3].text == f"{row['ranked_first']['value']:.3f}"
+            assert cells[4].text == ("reference" if label == "retrained" else f"{row['distance']:.3f}")
+            assert cells[3].text in markdown
+        assert rows["target"]["ranked_first"]["value"] > rows["retrained"]["ranked_first"]["value"] + 0.3
+        assert all(rows[label]["brought_back"] for label in ("NPO", "GradDiff"))
+    names = {figure.name for figure in figures_of([choice])}
+    assert {"trade-off", "ranked-first"} <= names
+    assert "no case" not in markdown.lower()
+    assert "cannot be read: no case" not in markdown
+
+
+def test_foreign_words_are_told() -> None:
+    """The test would see AMNESIA's page on another benchmark."""
+    words = foreign_words("lume")
+    assert {"AMNESIA", "LLaMA-3-8B", "8,820 patients"} <= words
+    assert any(word in words for word in sentences(paper_yaml("amnesia", "report")))
+    assert "LUME" not in words
+    assert len(foreign_words("haiku")) > len(words)

@@ -1,0 +1,70 @@
+"""Tables as text: whole lines off a terminal, whole words on one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from medunlearn.cli.listing import TABLES
+from medunlearn.cli.main import app
+from medunlearn.cli.show import first_sentence
+from medunlearn.reports.blocks import Cell, Table
+from medunlearn.reports.terminal_table import table_lines
+from medunlearn.reports.view import plain_table
+
+NAME = "truth_ratio_utility.published_code"
+LONG = plain_table(
+    ("name", "settings", "what"),
+    [(NAME, "alpha=0.5 (above 0)", "a sentence of many words " * 9), ("em", "", "short")],
+)
+NOTED = Table(
+    (Cell("Model"), Cell("Utility", "of the retain set, in words")),
+    ((Cell("A"), Cell("0.790", "[0.755, 0.818]")), (Cell("B"), Cell("0.1"))),
+)
+
+
+def test_off_a_terminal_a_row_is_a_line() -> None:
+    lines = table_lines(LONG)
+    assert len(lines) == 3
+    assert [line.split()[0] for line in lines] == ["name", NAME, "em"]
+    assert lines[1].endswith("many words")
+    assert table_lines(NOTED)[1] == "A      0.790 [0.755, 0.818]"
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+def test_no_word_is_ever_broken(width: int) -> None:
+    lines = table_lines(LONG, width)
+    words = " ".join(lines).split()
+    assert NAME in words
+    assert words.count("sentence") == 9
+    assert max(len(line) for line in lines) <= max(width, len(NAME))
+
+
+def test_a_narrow_terminal_has_numbers_without_intervals() -> None:
+    assert table_lines(NOTED, 80)[1] == "A      0.790 [0.755, 0.818]"
+    assert table_lines(NOTED, 20) == ["Model  Utility", "A      0.790", "B      0.1"]
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_every_list_is_readable(what: str) -> None:
+    """Piped: one line for each name, which begins it."""
+    runner = CliRunner()
+    rows = json.loads(runner.invoke(app, ["list", what, "--json"]).stdout)
+    lines = runner.invoke(app, ["list", what]).stdout.splitlines()
+    assert [line.split()[0] for line in lines[2 : 2 + len(rows)]] == [row["name"] for row in rows]
+    table = plain_table(("name", "what"), [(row["name"], first_sentence(row["what"])) for row in rows])
+    narrow = table_lines(table, 80)
+    assert max(map(len, narrow)) <= 80
+    words = {word for line in narrow for word in line.split()}
+    assert {row["name"] for row in rows} <= words
+    one = runner.invoke(app, ["list", what, rows[-1]["name"]])
+    assert one.exit_code == 0
+    assert " ".join(rows[-1]["what"].split()) in " ".join(one.stdout.split())
+
+
+def test_a_name_that_is_not_there_is_answered_with_the_nearest() -> None:
+    result = CliRunner().invoke(app, ["list", "attacks", "relearnin"])
+    assert result.exit_code == 2
+    assert "Did you mean 'relearning'?" in result.output
