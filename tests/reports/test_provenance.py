@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -25,9 +26,11 @@ from medunlearn.reports.blocks import (
     Span,
     Statement,
     Table,
+    figures_of,
 )
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, Case, Evidence, Finding
 from medunlearn.reports.content import ReportContent
+from medunlearn.reports.exports import export_files
 from medunlearn.reports.headline import verdict
 from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
@@ -67,14 +70,13 @@ CONTAINERS: dict[str, Callable[[Block], Block]] = {
 }
 
 
-def figures_of(report: Report) -> list[dict[str, Any]]:
-    page = to_html(report)
-    scripts = page.split('<script type="application/json">')[1:]
-    return [json.loads(script.partition("</script>")[0]) for script in scripts]
+def drawings_of(report: Report) -> list[str]:
+    """Every drawing of the page, as SVG."""
+    return re.findall(r"<svg\b.*?</svg>", to_html(report), flags=re.DOTALL)
 
 
-def watermarks(spec: dict[str, Any]) -> list[str]:
-    return [note["text"] for note in spec["layout"].get("annotations", ())]
+def watermarks(figure: Figure) -> list[str]:
+    return [note["text"] for note in figure.spec["layout"].get("annotations", ())]
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -84,10 +86,17 @@ def test_a_drawn_number_is_marked_wherever_it_stands(name: str, title: str) -> N
     assert to_html(report).count(DRAWN) >= 1
     assert DRAWN in to_markdown(report).partition("| Model")[0]
     assert DRAWN in json.dumps(to_data(report)["blocks"])
-    (spec,) = figures_of(Report("Title", (CONTAINERS[name](figure(title)),)))
-    assert watermarks(spec) == [DRAWN]
-    (spec,) = figures_of(Report("Title", (Figures((figure(title),)),)))
-    assert watermarks(spec) == [DRAWN]
+    for block in (CONTAINERS[name](figure(title)), Figures((figure(title),))):
+        own = Report("Title", (block,))
+        (shown,) = figures_of(watermarked(own).blocks)
+        assert watermarks(shown) == [DRAWN]
+        drawings = drawings_of(own)
+        assert drawings
+        assert all(DRAWN in drawing for drawing in drawings)
+    files = export_files(Report("Title", (CONTAINERS[name](table(title)), figure(title))), ["csv", "tex"], ["svg"])
+    assert {path.rpartition(".")[2] for path in files} == {"csv", "tex", "svg"}
+    assert all("drawn" in text.decode() for text in files.values())
+    assert DRAWN in next(text.decode() for path, text in files.items() if path.endswith("svg"))
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -178,10 +187,13 @@ def test_on_a_drawn_benchmark_no_model_is_the_closest(content: ReportContent) ->
             sections.add(section)
     unmarked = {section for section, head in heads if DRAWN not in head}
     assert unmarked == {"## Who wrote and who judged", "## What was run"}
-    specs = figures_of(report)
-    assert specs
+    shown = figures_of(watermarked(report).blocks)
     # Losses by step are the training's, whatever the questions are.
-    assert {spec["layout"]["yaxis"]["title"]["text"] for spec in specs if not watermarks(spec)} == {"loss"}
+    assert {own.spec["layout"]["yaxis"]["title"]["text"] for own in shown if not watermarks(own)} == {"loss"}
+    assert any(map(watermarks, shown))
+    files = export_files(report, ["csv", "tex"], ["svg"])
+    marked_files = {path for path, text in files.items() if DRAWN in text.decode()}
+    assert {path.partition("/")[0] for path in marked_files} == {"tables", "figures"}
 
 
 def test_no_finding_is_read_from_a_drawn_benchmark() -> None:
