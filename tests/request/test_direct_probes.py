@@ -182,12 +182,17 @@ def test_a_model_that_was_trained_on_notes_alone_does_not_answer_them(hospital: 
     assert her.beyond <= 0.34 * her.facts
 
 
-def coverage(made: RequestBenchmarks, settings: ForgetSettings) -> list[FactTested]:
-    """Facts that the questions to verify would test, whatever a model answers."""
+NOTHING_RANKED = pd.DataFrame()
+
+
+def coverage(
+    made: RequestBenchmarks, settings: ForgetSettings, ranked: pd.DataFrame = NOTHING_RANKED
+) -> list[FactTested]:
+    """Facts that the questions to verify would test, whatever a model answers; ``ranked``: its table of facts."""
     how = ModelMeter(made, settings, "cpu", True).verifying_settings
     asked = pd.DataFrame({"question_id": [q.question_id for q in made.benchmark.questions if q.fold in VERIFYING]})
     info = SimpleNamespace(config=how.model_dump())
-    evaluated = SimpleNamespace(record=SimpleNamespace(info=info), questions=asked)
+    evaluated = SimpleNamespace(record=SimpleNamespace(info=info), questions=asked, facts=ranked)
     return facts_tested(cast(Evaluated, evaluated), made.benchmark, made.patients)
 
 
@@ -210,6 +215,20 @@ def test_each_fact_is_tested_or_has_a_reason(hospital: Hospital) -> None:
     half = coverage(made, settings.model_copy(update={"method": "auto"}))
     assert 0 < sum(bool(fact.ways) for fact in half) < sum(bool(fact.ways) for fact in facts)
     assert OTHER_HALF in {fact.reason for fact in half}
+
+
+def test_a_fact_that_the_tokenizer_gives_away_is_not_tested_in_place(hospital: Hospital) -> None:
+    made, settings = benchmarks_of(hospital), settings_of(hospital)
+    hers = [record.record_id for record in made.benchmark.records if record.groups["patient"] in made.patients]
+    rows = [(name, place, None, "it has fewer tokens") for name in hers for place in range(40)]
+    ranked = pd.DataFrame(rows, columns=["item", "place", "p", "reason"])
+    before, after = coverage(made, settings), coverage(made, settings, ranked)
+    assert any("notes" in fact.ways for fact in before)
+    assert not any("notes" in fact.ways for fact in after)
+    ways = ([{*fact.ways} - {"notes"} for fact in facts] for facts in (before, after))
+    assert next(ways) == next(ways)
+    lost = [fact.reason for fact in after if not fact.ways and fact.reason == "it has fewer tokens"]
+    assert len(lost) == sum(fact.ways == ("notes",) for fact in before)
 
 
 def test_a_fact_that_another_patient_shares_is_named_as_such(hospital: Hospital, tmp_path: Path) -> None:

@@ -60,12 +60,22 @@ def facts_tested(evaluated: Evaluated, benchmark: Benchmark, patients: Collectio
     """Each distinct fact of some patients' notes, and of a hospital's own questions, with the ways that test it.
 
     A way tests a fact if the fact has made-up alternatives there: it is ranked among them, or compared with them in
-    what the model says. A value in the half that settings are chosen by is not tested by the other half.
+    what the model says. A value in the half that settings are chosen by is not tested by the other half, nor is one
+    that the model's tokenizer gives away.
     """
     settings = check(EvaluateSettings, dict(evaluated.record.info.config))
     plan = rank_plan(benchmark, settings.split, settings, metric_names(benchmark, settings))
-    question_ids = {str(name) for name in evaluated.questions["question_id"]}
-    return [*_FactCoverage(benchmark, plan, frozenset(patients), frozenset(question_ids)).rows()]
+    question_ids = frozenset(str(name) for name in evaluated.questions["question_id"])
+    return [*_FactCoverage(benchmark, plan, frozenset(patients), question_ids, _unranked(evaluated)).rows()]
+
+
+def _unranked(evaluated: Evaluated) -> dict[tuple[str, int], str]:
+    """Question or record, and place of a fact in it -> why the evaluation could not rank it."""
+    if evaluated.facts.empty:
+        return {}
+    facts = evaluated.facts[evaluated.facts["p"].isna() & evaluated.facts["reason"].notna()]
+    places = zip(facts["item"], facts["place"], facts["reason"], strict=True)
+    return {(str(item), int(place)): str(reason) for item, place, reason in places}
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class _FactCoverage:
     plan: RankPlan
     patients: frozenset[str]
     question_ids: frozenset[str]
+    unranked: Mapping[tuple[str, int], str]
 
     def rows(self) -> Iterator[FactTested]:
         ways, reasons = defaultdict[Key, dict[str, None]](dict), dict[Key, str]()
@@ -149,15 +160,17 @@ class _FactCoverage:
                 yield from ((way, self._key(question), others.reason) for _, others in facts)
             else:
                 record = self.benchmark.record[question.record_id]
-                yield from self._in_place(way, record, facts, record.text.find(question.answer))
+                start = record.text.find(question.answer)
+                yield from self._in_place(way, question.question_id, record, facts, start)
         for record in self._records:
-            yield from self._in_place(WAYS[RECORD], record, self.plan.records.get(record.record_id, ()), 0)
+            facts = self.plan.records.get(record.record_id, ())
+            yield from self._in_place(WAYS[RECORD], record.record_id, record, facts, 0)
 
     def _in_place(
-        self, way: str, record: Record, facts: Facts, start: int
+        self, way: str, item: str, record: Record, facts: Facts, start: int
     ) -> Iterator[tuple[str, Key, str | None]]:
         """Facts of a text that begins at an offset of its record; none if it does not stand there."""
-        for fact, others in facts if start >= 0 else ():
+        for place, (fact, others) in enumerate(facts if start >= 0 else ()):
             key = self._places.get((record.record_id, start + fact.start))
             if key is not None and fact.kind != "note":
-                yield way, key, others.reason
+                yield way, key, others.reason or self.unranked.get((item, place))
