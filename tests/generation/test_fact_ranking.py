@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from real_tokenizers import CLOCK, GEMMA, LLAMA2, QWEN3, byte_level, prepending
 from tokenizers import Tokenizer
 
 from medunlearn.data.alternatives import AlternativePool
@@ -119,6 +120,24 @@ def test_a_branch_ends_soon_after_the_fact(tiny: Callable[[], Any]) -> None:
         assert short.scored < long.scored
     # What is left out is the same for all.
     assert len({long.ids[len(short.ids) :] for long, short in zip(whole, cut, strict=True)}) == 1
+
+
+@pytest.mark.parametrize("template", ["plain", "chat"])
+@pytest.mark.parametrize(
+    ("kind", "chat"), [(prepending, LLAMA2), (byte_level, GEMMA), (byte_level, QWEN3), (byte_level, CLOCK)]
+)
+def test_branches_are_the_tokens_of_each_answer_as_a_whole(
+    kind: Callable[..., Any], chat: str, template: Any
+) -> None:
+    """Also where a tokenizer joins the prompt's end with the answer, and a template ends a turn in its own way."""
+    question = QUESTIONS[1]
+    answers = [question.answer, *(question.answer.replace("12.5", value) for value in ("13.5", "8.5", "113.25"))]
+    tokenizer = kind([RECORDS["r1"].text, question.question, *answers], chat=chat)
+    for context in ("closed_book", "note"):
+        how = (RECORDS["r1"], tokenizer, Rendering(template, context))
+        whole = [question_sequence(replace(question, answer=answer), *how) for answer in answers]
+        branches = answer_sequences(question, answers, *how, after=1000)
+        assert [branch.ids for branch in branches] == [sequence.ids for sequence in whole]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from typing import Any
 
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
-from medunlearn.models.prompts import render
+from medunlearn.models.prompts import Prompt, render
 from medunlearn.models.sequences import (
     Rendering,
     SequenceImages,
     TokenSequence,
     begin_tokens,
     encode,
+    encode_parts,
     question_sequence,
 )
 
@@ -35,21 +36,57 @@ def answer_sequences(
     The log-probabilities of two answers differ only in their scored tokens.
 
     Args:
+        answers: the first is the question's own.
         after: number of scored tokens after the last one in which the answers differ.
 
     Raises:
         InputError: as :func:`~medunlearn.models.sequences.question_sequence`.
     """
-    prompt = question_sequence(question, record, tokenizer, rendering, pictures).prompt
-    how = {"template": rendering.template, "context": rendering.context, "tokenizer": tokenizer}
-    texts = [render(replace(question, answer=answer), record.text, **how).answer for answer in answers]
-    ends = [[*ids, tokenizer.eos_token_id] for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    own = question_sequence(question, record, tokenizer, rendering, pictures)
+    ids = [own.ids, *_other_answers(question, answers[1:], record, tokenizer, rendering, own)]
+    ends = [one[own.scored_from :] for one in ids]
     common, cut = _part(ends, after, 1)
-    start = len(prompt) + common
+    start = own.scored_from + common
     return [
-        TokenSequence(f"{question.question_id}#{place}", (*prompt, *end[: len(end) - cut]), start, start)
+        TokenSequence(f"{question.question_id}#{place}", (*own.prompt, *end[: len(end) - cut]), start, start)
         for place, end in enumerate(ends)
     ]
+
+
+def _other_answers(
+    question: Question,
+    answers: Sequence[str],
+    record: Record,
+    tokenizer: Any,
+    rendering: Rendering,
+    own: TokenSequence,
+) -> list[tuple[int, ...]]:
+    """Tokens of the same prompt with other answers, each as if it were encoded as a whole.
+
+    If the tokenizer splits before the prompt's last word, only the rest is encoded for each answer.
+    """
+
+    def rendered(answer: str) -> Prompt:
+        return render(
+            replace(question, answer=answer),
+            record.text,
+            template=rendering.template,
+            context=rendering.context,
+            tokenizer=tokenizer,
+            opening=rendering.opening,
+            today=rendering.today,
+        )
+
+    first, *others = map(rendered, (question.answer, *answers))
+    word = first.own[max(first.own.rfind(" "), first.own.rfind("\n"), 0) :]
+    texts = [word + prompt.answer for prompt in (first, *others)]
+    tail, *tails = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    before, end = own.ids[: -len(tail) - 1], own.ids[-1:]
+    if (*before, *tail, *end) == own.ids and len(before) <= own.scored_from:
+        return [(*before, *ids, *end) for ids in tails]
+    prompt = own.prompt
+    parts = [encode_parts(tokenizer, (first.shared + first.own, other.answer))[1] for other in others]
+    return [(*prompt, *ids, *end) for ids in parts]
 
 
 def record_branches(
