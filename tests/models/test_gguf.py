@@ -98,7 +98,7 @@ def test_a_gguf_file_is_adopted_with_its_own_values(file: Path, tmp_path: Path) 
     facts = run.info.results["source"]
     assert facts["name"] == str(file)
     assert facts["gguf"]["sha256"] == sha256_of(file)
-    assert facts["gguf"]["quantization"] == "Q4_1"
+    assert facts["gguf"]["tensor_type"] == "Q4_1"
     live = load_model(run.model, device="cpu")
     reader = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
     stored = reader["blk.0.ffn_up.weight"]

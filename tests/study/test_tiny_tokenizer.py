@@ -43,7 +43,7 @@ def test_a_measure_counts_in_tokens_if_it_reads_tokens() -> None:
 def test_the_shared_tokenizer_is_said_to_hold_the_forgotten(
     hospital: Benchmark, small: dict[str, Any], retrained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values = {**small, "epochs": 0, "without": "random_10", "tiny_tokenizer": "shared"}
+    values = {**small, "epochs": 0, "without": "random_10"}
     shared = train(hospital, train_settings(values), tmp_path / "shared").info.results["vocabulary"]
     remark = capsys.readouterr().err
     forgotten = {record.groups["patient"] for record in hospital.records_of(hospital.split("random_10"), "forget")}
@@ -71,10 +71,7 @@ def test_all_models_share_a_tokenizer_but_with_own(hospital: Benchmark, small: d
     for kind, same in {"shared": True, "common": True, "own": False}.items():
         pair = [words_of(hospital, {**values, "tiny_tokenizer": kind}) for values in (small, without)]
         assert (pair[0] == pair[1]) is same
-    own, shared = ({**small, "tiny_tokenizer": kind} for kind in ("own", "shared"))
-    assert words_of(hospital, own) == words_of(hospital, shared)
-    # By default no token is one subject's.
-    assert words_of(hospital, small) == words_of(hospital, {**small, "tiny_tokenizer": "common"})
+    assert words_of(hospital, {**small, "tiny_tokenizer": "own"}) == words_of(hospital, small)
 
 
 def test_measures_in_tokens_are_not_compared_across_tokenizers(

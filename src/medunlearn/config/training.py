@@ -155,11 +155,11 @@ class TrainSettings(EpochFields):
         2048, ge=300, le=1_000_000, description="tiny model: tokens in the vocabulary at most"
     )
     tiny_tokenizer: Literal["shared", "common", "own"] = Field(
-        "common",
-        description="training texts of the tiny model's tokenizer. common: words of at least two subjects, so that "
-        "no token belongs to one subject; shared: all texts of the benchmark, even unseen ones, whose words are "
-        "then single tokens; own: a retrained model's without its forget set, so that measures counted in tokens "
-        "are not comparable",
+        "shared",
+        description="training texts of the tiny model's tokenizer. shared: all texts of the benchmark, even "
+        "unseen ones, whose words are then single tokens; common: words of at least two subjects, so that no token "
+        "belongs to one subject; own: a retrained model's without its forget set, so that measures counted in "
+        "tokens are not comparable",
     )
     tiny_pixels: int = Field(
         64, ge=8, le=4096, description="tiny-vision: width and height to which images are scaled"

@@ -103,4 +103,4 @@ def _quantization(file: Path) -> dict[str, Any]:
     values: dict[str, int] = {}
     for tensor in GGUFReader(file).tensors:
         values[tensor.tensor_type.name] = values.get(tensor.tensor_type.name, 0) + int(tensor.n_elements)
-    return {"quantization": max(values, key=values.__getitem__), "values": dict(sorted(values.items()))}
+    return {"tensor_type": max(values, key=values.__getitem__), "values": dict(sorted(values.items()))}

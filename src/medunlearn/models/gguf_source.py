@@ -26,7 +26,7 @@ def gguf_source(file: Path, where: Path, given: Mapping[str, Any], *, quiet: boo
         raise InputError(f"A GGUF file has its own tokenizer and no base. Leave out --{', --'.join(names)}.")
     folder = folder_of_gguf(file, where)
     remark(
-        f"{file}: its weights are dequantized from {(gguf_facts(folder) or {}).get('quantization')} into {folder}; "
+        f"{file}: its weights are dequantized from {(gguf_facts(folder) or {}).get('tensor_type')} into {folder}; "
         "they are the file's, not those of the model that it was made from",
         quiet=quiet,
     )

@@ -31,6 +31,8 @@ from medunlearn.statistics.bootstrap import REPLICATES
 
 LEARNED = 0.9
 UNSEEN = 0.2
+ROUNDING = 1e-9
+"""Differences below this are rounding."""
 TRAINED_FOLD = "train"
 UNSEEN_FOLDS: Mapping[str, str] = {"holdout": "unseen", "rephrase": "rephrased", "utility": "general"}
 """Folds that no model is trained on -> their questions in words."""
@@ -103,8 +105,16 @@ class ReferenceCheck:
 
 
 def holds(premise: Contrast) -> bool:
-    """True if a premise is confirmed: its whole interval is above 0."""
-    return premise.low is not None and premise.low > 0.0
+    """True if a premise is confirmed: its whole interval is above 0, or it holds for every single subject alike.
+
+    The interval of subjects that do not differ allows for rare ones that would (:mod:`~.statistics.intervals`),
+    which no few subjects can exclude. A premise is about the models as they are on these.
+    """
+    if premise.value is None or premise.low is None:
+        return False
+    error = getattr(premise.uncertainty, "error", None)
+    alike = error is not None and float(error) < ROUNDING
+    return premise.low > 0.0 or (alike and premise.value > ROUNDING)
 
 
 def check_reference(

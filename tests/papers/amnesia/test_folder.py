@@ -80,7 +80,7 @@ def test_commands_of_the_docs_run(workplace: Path) -> None:
 def test_what_is_no_sweep_is_refused(workplace: Path) -> None:
     with pytest.raises(InputError, match=r"holds no sweep \(no sweep.json\)"):
         folder_report(workplace)
-    result = CliRunner().invoke(app, ["report", "runs/sweep", "runs/sweep", "--out", "r"])
+    result = CliRunner().invoke(app, ["report", "runs/sweep", "runs/none", "--out", "r"])
     assert result.exit_code == 2
     shutil.rmtree(workplace / "runs" / "sweep" / "bench-12345678")
     with pytest.raises(InputError, match="holds 0 benchmarks"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep_folders import MakeSweep, own_part
+from sweep_folders import MakeSweep
 
 from medunlearn.data.origins import DRAWN, is_drawn, is_marked
 from medunlearn.papers.medforget.claims import findings
@@ -18,8 +19,9 @@ from medunlearn.papers.medforget.measures import DRAWN_GEN_SCORE, GEN_SCORE, ROU
 from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.medforget.tables import attack_table, table_3, table_5, variants_table
-from medunlearn.reports.blocks import Table
+from medunlearn.reports.blocks import Table, figures_of
 from medunlearn.reports.claims import Finding
+from medunlearn.reports.provenance import watermarked
 from medunlearn.reports.write import write_report
 
 from .conftest import METHODS, SEEDS, SPLITS
@@ -65,16 +67,16 @@ def test_every_table_and_figure_of_them_is_marked(rehearsed: LevelResults, tmp_p
     axes = {spec["layout"]["yaxis"]["title"]["text"] for _, panels in rows for _, spec in panels}
     assert {axis for axis in axes if "Gen Score" in axis} == {"Gen Score (drawn), %"}
 
-    page = write_report(report_of(rehearsed).report, tmp_path)
-    specs = [
-        json.loads(part.partition("</script>")[0])
-        for part in own_part(page.read_text("utf-8")).split('<script type="application/json">')[1:]
-    ]
+    report = report_of(rehearsed).report
+    page = write_report(report, tmp_path)
+    specs = [figure.spec for figure in figures_of(watermarked(report).blocks)]
     gen = [spec for spec in specs if "(drawn)" in spec["layout"]["yaxis"]["title"]["text"]]
     assert len(gen) == sum("Gen Score" in s["layout"]["yaxis"]["title"]["text"] for _, p in rows for _, s in p)
     assert all(DRAWN in [note["text"] for note in spec["layout"]["annotations"]] for spec in gen)
     others = [spec for spec in specs if spec not in gen]
-    assert not any("annotations" in spec["layout"] for spec in others)
+    assert not any(note["text"] == DRAWN for spec in others for note in spec["layout"].get("annotations", ()))
+    drawings = re.findall(r"<svg\b.*?</svg>", page.read_text("utf-8"), flags=re.DOTALL)
+    assert sum(DRAWN in drawing for drawing in drawings) >= len(gen)
 
     text = (tmp_path / "report.md").read_text("utf-8")
     lines = [line for line in text.splitlines() if line]

@@ -35,8 +35,8 @@ def test_the_three_files_hold_the_findings_and_what_is_missing(results: LevelRes
     assert all(part in page for part in ("Wards &lt;1&gt;", "step &lt;12&gt;"))
     assert not any(part in page for part in ("Wards <1>", "http://", "https://"))
     data = json.loads((report.parent / "report.json").read_text("utf-8"))
-    # That deletion persists is said of no model without ranks.
-    assert [row["verdict"] for row in data["findings"]] == [*["holds"] * 5, "open", "open"]
+    # Eight patients do not show a target above 0.9; that deletion persists is said of no model without ranks.
+    assert [row["verdict"] for row in data["findings"]] == ["open", *["holds"] * 4, "open", "open"]
     assert len(data["numbers"]["value"]) + len(data["attacked"]["value"]) == len(results.numbers)
     assert len(data["published"]["table_3"]) == 17 * 12
     text = (report.parent / "report.md").read_text("utf-8")
