@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from forking import forked_workers
 from pages import Page
@@ -137,7 +138,8 @@ def test_the_python_of_the_page(
     small |= {key: int(value) for key, value in small.items() if isinstance(value, str) and value.isdecimal()}
     sweep = mu.sweep
     monkeypatch.setattr("medunlearn.sweep", lambda *args, **more: sweep(*args, **more, **small), raising=False)
-    exec(code, {})
+    with pd.option_context("display.max_columns", None, "display.max_rows", None):
+        exec(code, {})
     assert "rouge_l" in capsys.readouterr().out
 
 

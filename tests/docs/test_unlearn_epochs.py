@@ -79,6 +79,6 @@ def test_the_example_is_the_papers_experiment() -> None:
     assert [one.method for one in experiment.methods] == methods
     assert next(one for one in experiment.methods if one.method == "npo").arguments == {"alpha": 0.0}
     assert all(
-        (one.epochs, one.lr, one.batch_size, one.evaluate) == (10, 1e-5, 32, {"folds": ["train"]})
+        (one.epochs, one.lr, one.batch_size, one.evaluate) == (10, 1e-5, 32, {"folds": ["train", "holdout"]})
         for one in experiment.methods
     )

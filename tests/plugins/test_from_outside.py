@@ -154,7 +154,7 @@ def test_an_attack_runs_and_stands_on_the_page(run: Callable[..., Any], here: Pa
 def cards(here: Path) -> Path:
     """Eight patients' notes in the package's own format."""
     text = "\n\n".join(
-        f"{4000 + n}\nName: Poet {n}. Seen on 3 May 2024: cough for {n + 2} days. Given {17 * n} mg of drug {n}."
+        f"{4000 + n}\nName: Poet {n}. Seen on 3 May 2024: cough for {n + 2} days. Given {20 + n} mg of drug {n}."
         for n in range(8)
     )
     path = here / "notes.cards"
@@ -176,6 +176,7 @@ def test_a_deletion_request_takes_source_method_and_attack(
         "--model=tiny",
         "--tiny-width=32",
         "--tiny-layers=1",
+        "--tiny-tokenizer=common",
         "--epochs=12",
         "--lr=4e-3",
         "--train-on=records",

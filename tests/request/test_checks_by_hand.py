@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import Battery, CostReading, Measurement
 from medunlearn.request.case.residual_tests import found_before
 from medunlearn.request.case.verdicts import decide
+from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.request_benchmarks import neighbours_of
 from medunlearn.request.standings import Standings
 from medunlearn.request.trial_search import AUTO, TrialReading, rate_of_size
@@ -354,3 +357,17 @@ def test_values_among_made_up_ones_are_no_finding() -> None:
 
     for beyond, expected in ((0, "inconclusive"), (1, "inconclusive"), (8, "residual found")):
         assert verdict(replace(material(said(beyond)), before=said(8))) == expected
+
+
+def test_an_attack_that_asks_nothing_of_the_patients_is_untested() -> None:
+    """It asked about others alone, so that no check of it exists."""
+    way = "values said in samples"
+    standing = Standings(attacks={"sampling": (way,)}, values={way: {"other": 0.5}})
+    model = cast(Any, SimpleNamespace(standings=standing, attacked=True))
+    battery = RequestBattery(
+        cast(Any, SimpleNamespace(patients=("her",))), cast(Any, SimpleNamespace(battery=("sampling",)))
+    )
+    reasons = {part.name: part.reason for part in battery._untested_attacks(model)}
+    assert "under it" in reasons["sampling"]
+    standing.values[way]["her"] = 0.5
+    assert "sampling" not in {part.name for part in battery._untested_attacks(model)}

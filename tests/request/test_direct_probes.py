@@ -152,8 +152,10 @@ def test_a_model_that_answers_direct_questions_is_found_by_them(
 ) -> None:
     model = measured(hospital, api.export(taught, tmp_path / "model"), tmp_path)
     her, standing = hospital.patients[0], model.standings
-    values = {way: standing.values[way][her] for way in ("identifiers questions", "values questions")}
-    assert min(values.values()) > 0.9, values
+    facts = model.evaluated.facts.dropna(subset=["p"])
+    hers = facts[(facts["subject"] == her) & (facts["kind"] == DIRECT)]
+    assert {*hers["fact"]} >= {"identifier", "number"}
+    assert (hers["rank"] == 1).mean() > 0.9
     said = standing.said["said question"]
     assert said[her].beyond >= 0.6 * said[her].facts > 3
     strangers = [own for who, own in said.items() if who != her]

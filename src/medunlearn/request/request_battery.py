@@ -136,6 +136,9 @@ class RequestBattery:
         attacks, missing = verifying_attacks(self.settings.battery), dict[str, str]()
         for model in filter(None, models):
             missing |= model.standings.missing
+            for name, ways in model.standings.attacks.items():
+                if not any(model.standings.of(way, self.benchmarks.patients) for way in ways):
+                    missing.setdefault(name, "no fact of the patients could be asked about under it")
         if not all(model.attacked for model in models if model is not None):
             missing = {cls.name: "no prompt for it could be made of the notes" for cls in attacks.values()}
         return untested_attacks(attacks, missing)

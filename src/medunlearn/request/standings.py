@@ -60,6 +60,7 @@ class Standings:
         problems: why the model is broken; empty if it is healthy.
         surprises: name -> patient -> result of the exact test of the patient's ranks; only for ranks.
         missing: name of an attack -> what of it could not be measured, and why.
+        attacks: name of an attack -> the names of its ways.
         said: name -> patient -> facts asked for and said, beside made-up values in the same answers; only for ways
             that ask for one fact each (gaps and direct questions).
     """
@@ -70,6 +71,7 @@ class Standings:
     problems: tuple[str, ...] = ()
     surprises: dict[str, dict[str, Surprise]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    attacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     said: dict[str, dict[str, SaidFacts]] = field(default_factory=dict)
 
     def of(self, name: str, patients: Iterable[str]) -> list[float]:
@@ -97,11 +99,12 @@ class Standings:
         if not attacked.measured:
             self.missing[name] = attacked.failed.get(name, "it has no result")
             return
-        before = len(self.ways)
+        before = {*self.ways}
         for way, rows in attacked.family.ways(_continued(attacked.scores), attacked.strengths):
             self.add(way, rows)
         notes = "; ".join(dict.fromkeys(attacked.facts.get("notes", {}).values()))
-        if notes or len(self.ways) == before:
+        self.attacks[name] = tuple(way for way in self.ways if way not in before)
+        if notes or not self.attacks[name]:
             self.missing[name] = notes or "no probe under it could be scored"
 
 

@@ -46,7 +46,8 @@ def counted(verb: str, config: Mapping[str, Any]) -> dict[str, Any]:
     outside = ALWAYS_OUTSIDE | OUTSIDE.get(verb, frozenset())
     if config.get("lora_dropout"):
         outside -= DRAWS
-    settings = {name: value for name, value in config.items() if name not in outside and value != LATER.get(name)}
+    outside |= {name for name, value in LATER.items() if config.get(name) == value}
+    settings = {name: value for name, value in config.items() if name not in outside}
     if verb in ("train", "unlearn"):
         for section in SECTIONS:
             if isinstance(settings.get(section), Mapping):

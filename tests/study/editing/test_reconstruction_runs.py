@@ -147,6 +147,7 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
 
     import medunlearn as mu
     from medunlearn.config import JudgeSettings
+    from medunlearn.judging.controls import control_cases
     from medunlearn.judging.judges import judges_of
     from medunlearn.study.judging_jobs import job
 
@@ -164,9 +165,11 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
         how = [{"base_url": server.base_url, "model": "a", "backoff_seconds": 0.01, "retries": 0}]
         asked = job(record, judges_of(how), JudgeSettings(), benchmark=bench)
         # Two sections' generation questions at three levels.
-        assert {one.requests for one in asked.plan().estimates.values()} == {6}
+        requests = {one.requests for one in asked.plan().estimates.values()}
+        asked_about = 6 + len(control_cases("factuality"))
+        assert requests == {asked_about}
         mu.judge(record, benchmark=bench, llm=how, replicates=20, quiet=True)
-        assert len(shown) == 6
+        assert len(shown) == asked_about
     found = attack(runs["manu"], bench, settings, device="cpu", quiet=True).reconstructions.models[0]
     rows = found.summary[(found.summary["kind"] == "generation") & (found.summary["measure"] == "factuality")]
     assert rows.set_index("context")["value"].to_dict() == pytest.approx(
