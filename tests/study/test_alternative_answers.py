@@ -111,7 +111,7 @@ def test_adapters_and_chosen_layers_forget_down_to_the_caps(
     few, knows = memorized
     split = f"patient={few.subject(few.records[0].record_id)}"
     wanted = settings(
-        "counterfactual", split=split, epochs=12, trainable=trainable, lr=lr, arguments={"alternatives": 4}
+        "counterfactual", split=split, epochs=16, trainable=trainable, lr=lr, arguments={"alternatives": 4}
     )
     run = unlearn(knows, few, wanted, tmp_path / "r", quiet=True)
     before, after = (load_model(one.model, device="cpu") for one in (knows, run))
