@@ -14,7 +14,7 @@ from sweep_folders import DAMAGES, IMITATIONS
 from medunlearn.papers.amnesia.claims import CASES, findings
 from medunlearn.papers.amnesia.contrasts import GROWTH
 from medunlearn.papers.amnesia.sweep import SizeResults, Step
-from medunlearn.papers.sweeps.report import reopened
+from medunlearn.papers.sweeps.page import reopened
 from medunlearn.reports.claims import Finding, findings_text
 
 from .conftest import SEEDS, SPLITS

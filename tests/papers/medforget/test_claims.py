@@ -20,7 +20,7 @@ from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.scopes import Scope
 from medunlearn.papers.medforget.sequence import sequence_numbers
 from medunlearn.papers.medforget.sweep import LevelResults
-from medunlearn.papers.sweeps.report import reopened
+from medunlearn.papers.sweeps.page import reopened
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.claims import Finding
 
