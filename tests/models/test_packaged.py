@@ -11,6 +11,7 @@ import pytest
 from medunlearn.errors import InputError
 from medunlearn.models import packaged
 from medunlearn.models.folders import local_folder, model_folder, model_identity
+from medunlearn.models.model_source import find_model
 from medunlearn.models.packaged import PACKAGED, PackagedModel, cache_folder
 
 
@@ -44,6 +45,9 @@ def test_a_name_stands_for_a_folder_in_the_cache(package: Path, monkeypatch: pyt
     assert local_folder("some") == folder
     assert model_identity("some") == model_identity(str(folder)) != "some"
     assert model_folder("./some") == "./some"  # a folder of the user's
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder / "tokenizer.json").write_text("{}")
+    assert find_model("some").folder == folder
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

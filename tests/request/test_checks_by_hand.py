@@ -251,6 +251,42 @@ def test_the_mean_of_all_ways_by_hand() -> None:
     assert [*replace(material(after), before=after).means(1e-9)] == []
 
 
+def with_blind_way(standing: Standings) -> Standings:
+    """The same with a third way, which tells her from nobody."""
+    values = {**standing.values, "blind": {**standing.values["said"], "her": 0.5}}
+    ways = {**standing.ways, "blind": AskingWay("blind", "Title blind", "given", "measure")}
+    return replace(
+        standing, ways=ways, values=values, probes={name: dict.fromkeys(values[name], 40) for name in ways}
+    )
+
+
+def test_a_way_that_may_have_found_her_has_to_show_that_it_forgot() -> None:
+    """Said finds her at 5% by itself and not beside the other ways: it is bounded, and unchanged it is a doubt."""
+
+    def compared(said_before: float, said_after: float) -> BatteryMaterial:
+        before = stands({"ranks": 0.98, "said": said_before})
+        after = stands({"ranks": 0.5, "said": said_after}, seed=1)
+        return replace(material(with_blind_way(after)), before=with_blind_way(before))
+
+    counted = {}
+    for value in np.linspace(0.5, 1.0, 101).tolist():
+        tried = compared(value, 0.5)
+        (mean,) = tried.means(0.05)
+        counted[value] = (
+            "said" in {name for name, _ in found_before([*tried.checks()], 0.05)},
+            "said" in mean.mean_of,
+        )
+        assert "blind" not in mean.mean_of
+    blind, suspected, found = (False, False), (False, True), (True, True)
+    assert {*counted.values()} == {blind, suspected, found}
+    for kind, doubted in ((blind, False), (suspected, True)):
+        value = max(place for place, of in counted.items() if of == kind)
+        unchanged = compared(value, value)
+        checks = (*unchanged.means(0.05), *unchanged.checks())
+        decision = decide(Battery(name="b", version="1", alpha=0.05, checks=checks), models=("in", "out"))
+        assert any("nearly as before" in reason for reason in decision.reasons) is doubted, decision
+
+
 def lost(share: float) -> list[CostReading]:
     before, after = (Measurement(value=value, n=9, unit="patients") for value in (0.8, 0.8 * share))
     return [

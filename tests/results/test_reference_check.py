@@ -67,6 +67,20 @@ def test_a_measure_without_a_composite_is_read_as_it_is() -> None:
     assert check.memorized.value == pytest.approx(0.6)
 
 
+@pytest.mark.parametrize(("known", "passes"), [(1.0, True), (0.0, False)])
+def test_a_premise_that_holds_for_every_subject_holds(known: float, passes: bool) -> None:
+    """Ten subjects that do not differ: no interval is above 0. Two models that know nothing confirm nothing."""
+    target, retrained = (scores(forget, known, subjects=10) for forget in (1.0, 0.0))
+    for table in (target, retrained):
+        table["value"] = table["value"].round()
+    check = check_reference(target, retrained)
+    assert check.learned.low is not None
+    assert check.learned.low < 0.0
+    assert check.passed is passes
+    retrained.loc[retrained["item"] == "retain-3", "value"] = 0.5  # one subject differs: the interval decides
+    assert not check_reference(target, retrained).passed
+
+
 def test_few_subjects_are_not_enough() -> None:
     check = check_reference(scores(0.98, 0.95, subjects=4), scores(0.2, 0.94, subjects=4))
     assert len(check.reasons) == 3

@@ -12,7 +12,7 @@ import medunlearn
 from medunlearn.config import TrainSettings, check
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError, StorageError
-from medunlearn.results.keys import ALWAYS_OUTSIDE, DRAWS, keyed_folder
+from medunlearn.results.keys import ALWAYS_OUTSIDE, DRAWS, counted, keyed_folder
 from medunlearn.results.runs import FILE, HISTORY, Recording, Run
 
 INPUTS = {"benchmark": "abc", "model": "tiny"}
@@ -164,6 +164,12 @@ def test_the_key_is_the_hash_of_what_the_result_depends_on(tmp_path: Path) -> No
         del config[name]
     earlier_key = sha256_of_json(["train", config, INPUTS, medunlearn.__version__])
     assert recording(tmp_path).key == earlier_key == Recording.key_of("train", settings(), INPUTS)
+
+
+def test_a_setting_that_came_later_changes_no_earlier_key() -> None:
+    older = {"method": "npo", "template": None}
+    assert counted("unlearn", {**older, "relatives": 0.0}) == counted("unlearn", older) == older
+    assert counted("unlearn", {**older, "relatives": 0.25}) == {**older, "relatives": 0.25}
 
 
 def test_the_way_of_computing_is_recorded_outside_the_key(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ NOT_RECORDED = "not recorded"
 REHEARSAL = "rehearsal"
 """Stands for a server's address, and is the model's name: answers are drawn."""
 FINGERPRINT = "medunlearn-rehearsal"
-"""What a rehearsal's answers give as the server's fingerprint, so that stored ones are recognized."""
+"""Server fingerprint of a rehearsal's answers, by which stored ones are recognized."""
 _TEXTS = ("what", "model", "server", "prompt", "prompt_sha256", "date")
 _SUFFIX = ".drawn"
 _DRAWN_NAME = re.compile(r"\w\.drawn\b")

@@ -17,7 +17,7 @@ LONGEST_BACKOFF = 30.0  # seconds
 _TOO_LONG = re.compile(r"context.{0,12}(length|window|size)|maximum.{0,20}tokens|too (long|many tokens)", re.I)
 _NO_SCHEMA = re.compile(r"response_format|json_schema|json_object|guided|grammar|structured|schema", re.I)
 _SCHEMA_FIELD = re.compile(r"response_format|json_schema|json_object|grammar", re.I)
-"""What a server's words must name with HTTP 500, llama-cpp-python's refusal; 500 is else a passing fault."""
+"""Words of a refused answer format beside HTTP 500 (llama-cpp-python); other errors 500 pass."""
 NO_SCHEMA_FIX = "It may not take a schema: structured=prompt asks for it in words alone."
 _BAD_KEY = re.compile(
     r"authentication.?error|(invalid|incorrect|missing|no|wrong|bad).{0,12}api[ _-]?key|api[ _-]?key.{0,20}"

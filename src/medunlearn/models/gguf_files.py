@@ -76,8 +76,10 @@ def _convert(file: Path, folder: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-            model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, dtype="float32", trust_remote_code=False
+            )
     except Exception as error:  # libraries raise errors of their own, and a broken file any
         raise ModelError(
             f"{file} cannot be read: {first_line(error)} transformers reads GGUF files of some architectures. Give "

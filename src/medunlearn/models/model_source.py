@@ -27,6 +27,7 @@ from medunlearn.models.folders import (
     record_folder,
     refuse_irregular,
 )
+from medunlearn.models.packaged import PACKAGED, packaged_folder
 from medunlearn.models.pretrained import check_model_folder
 from medunlearn.progress import progress
 
@@ -162,7 +163,7 @@ def _base(named: str, adapter: str | Path) -> ModelSource:
 
 def _locate(source: str | Path, revision: str | None) -> tuple[Path, str | None]:
     """The folder of a model, and the commit if it was downloaded."""
-    folder = Path(source)
+    folder = packaged_folder(str(source)) if str(source) in PACKAGED else Path(source)
     if folder.is_dir():
         if revision is not None:
             raise InputError(f"--revision is for a hub id, and {source} is a folder. Leave it out.")

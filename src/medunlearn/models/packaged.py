@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,17 +55,23 @@ PACKAGED: dict[str, PackagedModel] = {
 
 
 def packaged_folder(name: str) -> Path:
-    """Folder of a packaged model, made at the first call (about a minute).
+    """Folder of a packaged model, made once (half a minute of CPU time).
 
     Raises:
         InputError: the package, or the package gguf, is not installed.
         ModelError, StorageError: those of :func:`~medunlearn.models.gguf_files.folder_of_gguf`.
     """
-    return folder_of_gguf(PACKAGED[name].path, cache_folder() / "models")
+    return _folder_of(PACKAGED[name].path, cache_folder() / "models")
+
+
+@cache
+def _folder_of(file: Path, where: Path) -> Path:
+    """The folder, looked up once a process: that hashes the file."""
+    return folder_of_gguf(file, where)
 
 
 def cache_folder() -> Path:
-    """Where made models are kept: ``MEDUNLEARN_CACHE``, else ``medunlearn`` in the user's cache."""
+    """Folder of models that are made once: ``MEDUNLEARN_CACHE``, else ``medunlearn`` in the user's cache."""
     if own := os.environ.get(CACHE):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medunlearn"

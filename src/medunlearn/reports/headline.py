@@ -36,7 +36,7 @@ ANSWERS: Mapping[Obstacle, str] = {
     **dict.fromkeys(("nothing to forget", "no ranks"), "Not decided"),
     "not checked": "Not checked",
 }
-"""What keeps a model from a verdict -> the answer."""
+"""Obstacle of a model -> the answer in place of its name."""
 
 
 def verdict(
@@ -119,7 +119,7 @@ def _unproven(nearest: Standing, left_out: Sequence[str]) -> tuple[str, tuple[st
 
 
 def _beyond_damage(standing: Standing) -> Iterator[str]:
-    """How much of what was to be forgotten is gone, beside what is gone of everything else."""
+    """The share that is gone of what was to be forgotten, beside the shares of everything else."""
     if standing.check is None:
         return
     lost = [

@@ -108,7 +108,7 @@ class ModelsScreen:
         return Cell(decimal(standing.distance), "no valid reference" if self.refused else standing.doubt)
 
     def _brought_back(self, standing: Standing) -> Cell:
-        """What attacks found of an unlearned model, the one that brings back most first."""
+        """Results of the attacks on an unlearned model, the one that brings back most first."""
         if standing.model.role != "unlearned":
             return Cell("")
         label = standing.model.label

@@ -40,7 +40,7 @@ def panels(results: Results, planes: Sequence[Plane]) -> list[tuple[str, Spec]]:
 
 
 def _axis_title(results: Results, where: Plane, side: str) -> str:
-    """What the axis shows with its direction, and the measure in words."""
+    """Title of an axis: its quantity with the direction, and the measure in words."""
     metric = where.utility if side == "retain" else where.forgetting
     if metric is None:
         return ""

@@ -24,7 +24,7 @@ from medunlearn.reports.svg_words import nth, path_data, plain, plain_lines, poi
 SMALL_TEXT, TEXT, LINE = 11.0, 12.0, 1.25
 TICK, GAP = 5.0, 8.0
 TITLE_ROOM = 115.0
-"""What a title beside the axis may not take of the height."""
+"""Part of the height that a title beside the axis leaves free."""
 _AXIS = re.compile(r"[xy]axis(\d*)")
 
 

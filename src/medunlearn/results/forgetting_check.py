@@ -203,8 +203,8 @@ class ForgettingCheck:
             yield Reason("no control", f"It cannot be told apart from damage: {only}. {fix}")
         for control in told:
             if not control.excludes_damage:
-                gone = f"{self.forgotten or 0.0:.2f} of the forget set is gone"
-                lost = f"{control.lost or 0.0:.2f} of the {control} on the retain set"
+                gone = f"{_share(self.forgotten)} of the forget set is gone"
+                lost = f"{_share(control.lost)} of the {control} on the retain set"
                 yield Reason("damage", f"It cannot be told apart from damage: {gone}, and {lost}.")
 
     def _of_ranks(self) -> Iterator[Reason]:
@@ -227,6 +227,10 @@ class ForgettingCheck:
             yield Reason(
                 "subjects", f"A subject who is not forgotten could go unseen: of the target's, {of} are seen."
             )
+
+
+def _share(value: float | None) -> str:
+    return "an unknown share" if value is None else f"{value:.2f}"
 
 
 def is_above(contrast: Contrast) -> bool:

@@ -117,7 +117,7 @@ class _ForgettingNumbers:
         return sorted(map(str, rows["fold"].unique()), key=lambda fold: (fold != TRAINED_FOLD, fold))
 
     def _sizes(self, fold: str) -> tuple[float, float] | str:
-        """What is to be forgotten (A), and what the target could lose of a control set (B), in the measures that
+        """The amount to be forgotten (A) and the amount of a control set to be lost (B), in the measures that
         both have; else why they are not known.
         """
         same_parts = _all_cells(fold)

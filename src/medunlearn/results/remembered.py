@@ -21,7 +21,7 @@ from medunlearn.statistics.others import chance_of_share, compare_with_others
 
 ALPHA = 0.05
 LEAST_TELLABLE = 0.5
-"""Where the target itself can be told of fewer of the subjects, one who is still known could go unseen."""
+"""Share of the subjects that must be told of the target itself; with fewer, a known one could go unseen."""
 
 ROLES = ("unlearned", "target", "retrained")
 

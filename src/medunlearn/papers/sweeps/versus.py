@@ -78,7 +78,7 @@ class Versus:
 
     @property
     def headline(self) -> Headline:
-        """How many methods differ in some number after correction."""
+        """Number of methods that differ in some number after correction."""
         methods = self.main[(self.main["role"] == UNLEARNED) & self.main["p_holm"].notna()]
         first, second = self.names
         label = f"{second} minus {first}"

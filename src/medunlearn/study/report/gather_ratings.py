@@ -26,7 +26,7 @@ def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
 
 
 def rated_by(models: Iterable[Evaluated]) -> tuple[Provenance, ...]:
-    """Who rated the responses of evaluations and of attacks on the same split."""
+    """Raters of the responses of evaluations and of attacks on the same split."""
     return distinct_entries(entry for run in rating_runs(models) for entry in run.provenance)
 
 
