@@ -99,6 +99,12 @@ class Evaluated:
         return str(self.record.info.results["context"])
 
     @property
+    def without_response(self) -> dict[str, str]:
+        """Question -> why it has no response."""
+        recorded = self.record.info.results.get("without_response")
+        return {str(name): str(why) for name, why in recorded.items()} if isinstance(recorded, dict) else {}
+
+    @property
     def extractor(self) -> str:
         """Extractor of the leakage score's keywords; empty if it was not measured."""
         return str(self.record.info.results.get("extractor", ""))
