@@ -135,8 +135,8 @@ def read_answers(file: Path, questions: Sequence[Question], label: str | None = 
     refuse_bad_rows(bad, file, skippable=False)
     if unknown:
         raise SourceError(
-            f"{len(unknown):,} rows of {file} name no question of the benchmark; the first is {unknown[0]}. Name the "
-            "benchmark whose questions were asked, and its ids in question_id."
+            f"{len(unknown):,} rows of {file} name no question of the benchmark; the first is {unknown[0]}. Name "
+            "the benchmark whose questions were asked, and its ids in question_id."
         )
     return StoredResponses(file, label or file.name.split(".")[0], responses, reasons)
 
