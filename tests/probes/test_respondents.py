@@ -19,7 +19,6 @@ from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
 from medunlearn.probes.score import score
 from medunlearn.results.evaluated import Evaluated, Evaluation
-from medunlearn.results.runs import Run
 from medunlearn.study.report.gather import gather
 
 MOST = 8

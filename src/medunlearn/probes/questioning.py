@@ -20,13 +20,13 @@ from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import respond
 from medunlearn.generation.sharing import Way, way_of
-from medunlearn.generation.vllm_backend import load_vllm
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.measure import Need
 from medunlearn.models.layouts import BatchCounts, attention_window, batch_counts, describe_layouts
-from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.sequences import Rendering
+from medunlearn.probes.local_model import LocalModel
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.rank_plan import RankPlan, rank_plan
 from medunlearn.probes.respondents import EVERYTHING
@@ -89,19 +89,14 @@ class Questioning:
     def language_model(self) -> LanguageModel:
         if self.load is not None:
             return self.load()
-        weights, images = self.settings.weights, self.benchmark.folder
-        if self.live is None and self.settings.backend == "vllm":
-            if self.work is not None:
-                self.work.base.drop()
-            return load_vllm(self.run.model, weights=weights)
-        return self.live or load_model(
-            self.run.model,
-            device=self.device,
-            weights=weights,
-            images=images,
-            allow_broken=self.settings.allow_broken,
-            shared=None if self.work is None else self.work.base,
-        )
+        if self.live is not None:
+            return self.live
+        settings, base = self.settings, None if self.work is None else self.work.base
+        if base is not None and settings.backend == "vllm":
+            base.drop()
+        how = {"weights": settings.weights, "backend": settings.backend, "allow_broken": settings.allow_broken}
+        model = LocalModel(self.run.model, self.device, self.run.label, **how)  # type: ignore[arg-type]
+        return model.load(images=self.benchmark.folder, shared=base)  # type: ignore[no-any-return]
 
     @cached_property
     def rank_store(self) -> ResponseStore:

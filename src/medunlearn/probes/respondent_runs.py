@@ -17,8 +17,8 @@ from medunlearn.errors import ConfigError
 from medunlearn.llm import ServerSettings
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.respondents import CAPABILITIES, Respondent
-from medunlearn.probes.served import ServedModel
-from medunlearn.probes.stored import is_table, read_answers
+from medunlearn.probes.served_model import ServedModel
+from medunlearn.probes.stored_responses import is_table, read_answers
 from medunlearn.results.runs import Recording, Run, folder_of
 
 VERB = "respond"

@@ -39,7 +39,7 @@ TEXT_ALONE: frozenset[Need] = frozenset({"response"})
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ProbePrompt:
     """One probe as it is asked.
 
     Attributes:
@@ -73,20 +73,24 @@ class Asking:
     """Prompts, and the settings under which they are asked.
 
     Attributes:
+        expected: keys of the expected responses; None: of every prompt under every decoding.
         tokens: (prompts' keys, responses) -> token ids of the responses, for respondents that give text alone.
     """
 
-    prompts: Sequence[Prompt]
+    prompts: Sequence[ProbePrompt]
     material: Material
     max_new_tokens: int
     decodings: Sequence[Decoding] = (GREEDY,)
     samples: int = 1
     seed: int = 0
     batch_size: int = 32
+    expected: Sequence[Key] | None = None
     tokens: Callable[[Sequence[str], Sequence[str]], list[tuple[int, ...]]] = lambda keys, texts: [() for _ in keys]
 
     def keys(self) -> list[Key]:
         """Keys of all expected responses, sorted by decoding, then probe."""
+        if self.expected is not None:
+            return list(self.expected)
         return [
             (prompt.key, decoding.name, sample)
             for decoding in self.decodings
@@ -111,6 +115,11 @@ class Respondent(Protocol):
     @property
     def data_use(self) -> DataUse | None:
         """Data use of what it was made from; None: unknown."""
+        ...
+
+    @property
+    def tokenizer(self) -> Any:
+        """Its tokenizer; None if it gives text alone."""
         ...
 
     @property

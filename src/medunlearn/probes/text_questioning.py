@@ -19,7 +19,7 @@ from medunlearn.models.chat import without_reasoning
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.rank_plan import RankPlan
-from medunlearn.probes.respondents import Asking, Material, Prompt, Respondent, Text, recorded_gifts
+from medunlearn.probes.respondents import Asking, Material, ProbePrompt, Respondent, Text, recorded_gifts
 from medunlearn.probes.run_stores import store_of
 from medunlearn.progress import progress, remark
 from medunlearn.results.runs import Run
@@ -100,7 +100,7 @@ class TextQuestioning:
         records = [record[name] for name in used]
         identifiers = {r.record_id: tuple(identifier.value for identifier in r.identifiers) for r in records}
         material = Material(records, identifiers, self.benchmark.data_use)
-        prompts = [Prompt(q.question_id, q.record_id, self._text(q)) for q in questions]
+        prompts = [ProbePrompt(q.question_id, q.record_id, self._text(q)) for q in questions]
         return Asking(prompts, material, most, seed=self.settings.seed)
 
     def _text(self, question: Question) -> Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class StoredResponses:
     references: Path | None = None
     gives: frozenset[Need] = TEXT_ALONE
     problems: tuple[str, ...] = ()
+    tokenizer: None = None
 
     @property
     def data_use(self) -> DataUse | None:
@@ -83,8 +84,7 @@ class StoredResponses:
             raise SourceError(f"{self.file} has a response to none of the {len(keys):,} probes that are asked.")
         new = [response for response in present if _key(response) not in stored]
         if new:
-            tokens = asking.tokens([response.question_id for response in new], [r.response for r in new])
-            store.add(replace(response, response_tokens=ids) for response, ids in zip(new, tokens, strict=True))
+            store.add(new)
         advance(len(keys))
         return {key: self.reasons.get(key, MISSING) for key in keys if key not in self.responses}
 

@@ -31,6 +31,7 @@ class ServedModel:
     gives: frozenset[Need] = TEXT_ALONE
     problems: tuple[str, ...] = ()
     data_use: DataUse | None = None
+    tokenizer: None = None
     _facts: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> Any:
