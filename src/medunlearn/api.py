@@ -171,10 +171,10 @@ def unlearn(
 
 
 def evaluate(
-    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, against: Sequence[RunOrFolder] = (),
-    epoch: int | None = None, model_name: str | None = None, llm: Mapping[str, Any] | None = None,
-    allow_remote_llm: bool = False, allow_missing: bool = False, out: Folder | None = None,
-    device: str = "auto", quiet: bool = False, **settings: Any
+    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str | None = None,
+    against: Sequence[RunOrFolder] = (), epoch: int | None = None, model_name: str | None = None,
+    llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False, allow_missing: bool = False,
+    out: Folder | None = None, device: str = "auto", quiet: bool = False, **settings: Any
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
@@ -192,7 +192,7 @@ def evaluate(
     from medunlearn.probes.respondent_runs import respondent_run
 
     server = {**(llm or {}), **without_prefix("llm.", settings)}
-    file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
+    file, checked = _csv_file(out), check(EvaluateSettings, _with_split(split, settings))
     if (model_name or server) and "http" not in str(run):
         raise ConfigError([f"{run} is no server: --model-name and --llm.KEY are for http://HOST:PORT/v1"])
     bench, beside = _benchmark(benchmark), RUNS if out is None else Path(out).parent
@@ -201,7 +201,7 @@ def evaluate(
     def asked(model: RunOrFolder, name: str | None = None) -> Run | RespondentRun:
         word = str(model) if isinstance(model, Path | str) else ""
         return respondent_run(word, bench, beside, name, server, **how) or _run_of(
-            model, bench, split, out, device, quiet, settings
+            model, bench, checked.split, out, device, quiet, settings
         )
 
     model, *others = asked(run, model_name), *map(asked, against)
@@ -283,7 +283,7 @@ def utility(
 
 
 def export_tasks(
-    benchmark: BenchmarkOrFolder, out: Folder | None = None, *, split: str, **settings: Any
+    benchmark: BenchmarkOrFolder, out: Folder | None = None, *, split: str | None = None, **settings: Any
 ) -> ExportedTasks:  # fmt: skip
     """Write a benchmark as tasks of lm-evaluation-harness, scored by our measures.
 
@@ -297,7 +297,7 @@ def export_tasks(
 
     if out is None:
         raise ConfigError(["--out is missing: folder of the tasks"])
-    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, {"split": split, **settings}), Path(out))
+    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, _with_split(split, settings)), Path(out))
 
 
 def judge(
@@ -656,6 +656,11 @@ def _judging_run(judged: JudgingRun | Folder) -> JudgingRun:
 
 def _benchmark(benchmark: BenchmarkOrFolder) -> Benchmark:
     return load(benchmark) if isinstance(benchmark, (Path, str)) else benchmark
+
+
+def _with_split(split: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the split, unless a probe set names it."""
+    return {**({} if split is None else {"split": split}), **settings}
 
 
 def _csv_file(out: Folder | None) -> Path | None:

@@ -95,6 +95,7 @@ def gather(
             **results["benchmark"],
             "data_use": tightest([model.data_use for model in models]) or UNKNOWN,
             "provenance": [entry.to_json() for entry in written],
+            "probes": models[0].probes,
         },
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
