@@ -45,7 +45,8 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     benchmark = None if needs_folder(section) and not is_built else open_section(section, folder)
     if benchmark is not None:
         benchmark.split(settings.split)
-        check_watched(benchmark, experiment.attack, experiment.utility if find_spec("lm_eval") else None)
+        # The harness's tasks are looked up when the run starts: its index takes longer than a plan may.
+        check_watched(benchmark, experiment.attack, None)
         if experiment.evaluate.extractor != "scispacy" or find_spec("scispacy"):
             keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     missing = missing_parts(
