@@ -200,7 +200,7 @@ def test_compressed_files_of_archives(name: str, way_out: str | None) -> None:
         pytest.skip(f"this pydicom has no {name}")
     if way_out is None:
         pixels = read_image(path)
-        assert len(np.unique(pixels)) > 5
+        assert len(np.unique(pixels)) >= 5
         return
     with pytest.raises(SourceError, match=way_out):
         read_image(path)
