@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -304,23 +305,23 @@ def cluster_codes(clusters: Clusters) -> tuple[npt.NDArray[np.intp], int]:
     if isinstance(clusters, np.ndarray) and clusters.dtype.kind in "iu":
         numbers, codes = np.unique(clusters, return_inverse=True)
         return codes.astype(np.intp), len(numbers)
-    is_text = [issubclass(kind, str) for kind in set(map(type, clusters)) if issubclass(kind, _ID_TYPES)]
-    place = dict.fromkeys(clusters) if len(is_text) == len(set(map(type, clusters))) else {}
-    if len(clusters) and (not place or "" in place):
-        _refuse_missing(clusters)
-    one_type = len(set(is_text)) < 2
-    ids = sorted(place) if one_type else sorted(place, key=lambda each: (isinstance(each, str), each))  # type: ignore
+    kinds = set(map(type, clusters))
+    ids: list[Any] = list(dict.fromkeys(clusters)) if all(issubclass(kind, _ID_TYPES) for kind in kinds) else [""]
+    if "" in ids:
+        _refuse_missing(list(clusters))
+    ids.sort(key=None if len(kinds) < 2 else lambda each: (isinstance(each, str), each))
     place = dict(zip(ids, range(len(ids)), strict=True))
     return np.fromiter(map(place.__getitem__, clusters), dtype=np.intp, count=len(clusters)), len(ids)
 
 
-def _refuse_missing(clusters: Sequence[object]) -> None:
+def _refuse_missing(clusters: Sequence[object]) -> NoReturn:
     for row, cluster in enumerate(clusters):
         if not isinstance(cluster, _ID_TYPES) or cluster == "":
             raise InputError(
                 f"Row {row} has no cluster id (it is {cluster!r}). Every observation must name its subject, "
                 "as text or a whole number: without it the interval would be too narrow."
             )
+    raise AssertionError("every cluster has an id")
 
 
 def usable(means: Array, statistic: Statistic | None) -> Array:
