@@ -113,30 +113,11 @@ def test_attacks_take_the_flags_of_probes() -> None:
 
 def test_an_audit_of_another_model_has_the_same_texts(tiny_base: Any, tmp_path: Path) -> None:
     tiny_base.save(tmp_path / "model")
-    words = [
-        "fever",
-        "left",
-        "scan",
-        "of",
-        "knee",
-        "was",
-        "clear",
-        "after",
-        "two",
-        "weeks",
-        "she",
-        "walked",
-        "again",
-        "with",
-        "no",
-        "pain",
-        "at",
-        "all",
-    ]
+    words = [f"w{chr(97 + at)}" for at in range(18)]
     lines = [" ".join(words[start:] + words[:start]) for start in range(6)]
     notes = tmp_path / "notes.jsonl"
     notes.write_text("".join(json.dumps({"id": f"n{at}", "text": text}) + "\n" for at, text in enumerate(lines)))
-    how: dict[str, Any] = {"measures": "run_30", "replicates": 20, "quiet": True, "data_use": "open"}
+    how: dict[str, Any] = {"measures": "rouge_l", "replicates": 20, "quiet": True, "data_use": "open"}
     how["allow_broken"] = True
     drawn = {"prefixes": (8, 12), "shortest_suffix": 4, "max_new_tokens": 6, "limit": 3, "seed": 2}
     first = audit(tmp_path / "model", notes, out=tmp_path / "first", **drawn, **how)
@@ -146,7 +127,7 @@ def test_an_audit_of_another_model_has_the_same_texts(tiny_base: Any, tmp_path: 
         assert server.count == len(first.probes())
         with pytest.raises(ConfigError, match="limit"):
             audit(server.base_url, notes, out=tmp_path / "third", limit=2, **again)
-        notes.write_text(notes.read_text().replace("knee", "hip"))
+        notes.write_text(notes.read_text().replace("wc", "ww"))
         with pytest.raises(InputError, match="changed since: notes"):
             audit(server.base_url, notes, out=tmp_path / "third", **again)
     columns = ["probe_id", "record_id", "prefix_tokens", "prefix", "suffix"]
