@@ -21,7 +21,7 @@ from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSetting
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame, sha256_of_json, write_table
 from medunlearn.llm import Message
-from medunlearn.probes.probe_set import ProbeSet
+from medunlearn.probes.probe_set import ProbeManifest
 from medunlearn.probes.respondents import ProbePrompt, Text
 from medunlearn.sources.column_prompts import fill_prompt
 from medunlearn.sources.corpus import Corpus, Document
@@ -122,10 +122,10 @@ def read_probe_table(folder: Path, unit: Unit) -> list[Probe]:
     ]
 
 
-def probe_set(settings: AuditSettings, material: Mapping[str, str], probes: Sequence[Probe]) -> ProbeSet:
+def probe_set(settings: AuditSettings, material: Mapping[str, str], probes: Sequence[Probe]) -> ProbeManifest:
     """The probes and their texts as a probe set."""
     texts = (sha256_of_json([probe.probe_id, probe.prefix, probe.suffix]) for probe in probes)
-    return ProbeSet.make(settings, material, texts)
+    return ProbeManifest.make(settings, material, texts)
 
 
 def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[list[Probe], dict[str, Any]]:

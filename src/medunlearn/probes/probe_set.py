@@ -13,8 +13,8 @@ from medunlearn.errors import InputError
 
 
 @dataclass(frozen=True)
-class ProbeSet:
-    """The probes of an evaluation or an audit; holds no text.
+class ProbeManifest:
+    """Manifest of the probes of an evaluation or an audit; holds no text.
 
     Attributes:
         of: what they are made from: questions, or texts.
@@ -30,10 +30,12 @@ class ProbeSet:
     ids: str
 
     @staticmethod
-    def make(settings: ProbeSettings, material: Mapping[str, str], ids: Iterable[str]) -> ProbeSet:
+    def make(settings: ProbeSettings, material: Mapping[str, str], ids: Iterable[str]) -> ProbeManifest:
         names, sorted_ids = settings.of_probes(), sorted(ids)
         values = settings.model_dump(mode="json", include=set(names))
-        return ProbeSet(settings.PROBES_OF, values, dict(material), len(sorted_ids), sha256_of_json(sorted_ids))
+        return ProbeManifest(
+            settings.PROBES_OF, values, dict(material), len(sorted_ids), sha256_of_json(sorted_ids)
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -68,7 +70,7 @@ def refuse_other_material(file: Path | None, material: Mapping[str, str]) -> Non
         )
 
 
-def refuse_other_probes(file: Path | None, probes: ProbeSet) -> None:
+def refuse_other_probes(file: Path | None, probes: ProbeManifest) -> None:
     """Refuse probes that differ from those of the file, though settings and material are the same.
 
     Raises:

@@ -9,7 +9,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError
-from medunlearn.probes.probe_set import ProbeSet
+from medunlearn.probes.probe_set import ProbeManifest
 
 
 def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
@@ -57,9 +57,9 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
     return questions
 
 
-def probe_set(benchmark: Benchmark, settings: EvaluateSettings, questions: Sequence[Question]) -> ProbeSet:
+def probe_set(benchmark: Benchmark, settings: EvaluateSettings, questions: Sequence[Question]) -> ProbeManifest:
     """The selected questions as a probe set."""
-    return ProbeSet.make(settings, material_of(benchmark), (question.question_id for question in questions))
+    return ProbeManifest.make(settings, material_of(benchmark), (question.question_id for question in questions))
 
 
 def material_of(benchmark: Benchmark) -> dict[str, str]:
