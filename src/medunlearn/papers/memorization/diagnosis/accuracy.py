@@ -15,7 +15,6 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
 from medunlearn.generation.respond import respond
-from medunlearn.generation.response_stores import open_store
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.pretrained import load_tokenizer
@@ -23,6 +22,7 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.papers.memorization.diagnosis.build import PART, SPECIALTY
 from medunlearn.papers.memorization.diagnosis.top_k import names_with, predict
 from medunlearn.probes.questioning import longest_answer
+from medunlearn.probes.run_stores import open_store
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import compare, summarize
