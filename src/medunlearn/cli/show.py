@@ -192,6 +192,7 @@ def evaluate(result: Any, output: Output, *, benchmark: str) -> None:
     _image_control(output, result.image_control)
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
+    output.line(*dict.fromkeys(model.probes for model in result.models if model.probes))
     _extractor(output, result.models)
     output.line(*result.caveats)
     output.view(paper)
