@@ -9,13 +9,14 @@ from typing import Any
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
-from medunlearn.audit.extraction import refuse_unknown
-from medunlearn.audit.measures import MEASURES, default_measures, get_measure
+from medunlearn.audit.extraction import LEAK, refuse_unknown
+from medunlearn.audit.measures import MEASURES, default_measures, get_measure, short_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
 from medunlearn.audit.probes import draw_probes, write_probes
 from medunlearn.audit.respondents import AuditedModel, AuditJob, audit_use, audited_model, recorded_audit, relabel
 from medunlearn.audit.stored import identity, is_table, read_stored
+from medunlearn.audit.unanswered import answer_facts, refuse_unmeasured, unanswered
 from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
@@ -75,6 +76,7 @@ def audit(
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
         ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
+        MedunlearnError: no subject could be scored; says why.
     """
     of_stages = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
     parts = check_stages(of_stages, model=model is not None)
@@ -101,6 +103,7 @@ def audit(
             options_respondent(parts.options, audited, device, **whole)
         _audit_model(audited, corpora, checked, folder, quiet)
     _refuse_broken(folder, checked)
+    refuse_unmeasured(folder)
     labels, others = [Run.open(folder).label], []
     run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, reference_file)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
@@ -108,6 +111,7 @@ def audit(
     for word in baselines:
         path, other = run_baseline(word, labels)
         _refuse_broken(path, checked)
+        refuse_unmeasured(path)
         labels.append(Run.open(path).label)
         if path.is_relative_to(folder):
             # What the model never saw is said of the model; a baseline may not know the corpus by name.
@@ -148,6 +152,11 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
                 problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
         except InputError as error:
             problems.append(f"measures: {error}")
+    if short := not problems and short_measures(settings.measures or (LEAK,), settings.max_new_tokens):
+        problems.append(
+            f"max_new_tokens: {settings.max_new_tokens} are fewer tokens than {', '.join(short)} can be scored on. "
+            "Raise it, or name other measures"
+        )
     try:
         parse_decodings(settings.decodings)
     except ConfigError as error:
@@ -246,19 +255,24 @@ def _score(
     recording: Recording, answers: ProbeResponses, settings: AuditSettings, unit: Unit, problems: Sequence[str] = ()
 ) -> None:
     """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
+    missing = len(answers.reasons)
+    answers.reasons |= unanswered(answers.responses, answers.probes)
     with recording.stage("score"):
         score_all(recording.folder, answers, _measures(settings), unit)
     texts = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()
+        if key not in answers.reasons
     )
+    facts = answer_facts(answers.responses.values(), answers.reasons, settings.max_new_tokens)
     recording.info.results = {
         "health": {"problems": [*problems, *answer_problems(texts)]},
         "unit": {"name": unit.name, "noun": unit.noun},
         "probes": len(answers.probes),
         "responses_sha256": responses_digest(answers.responses.values()),
         "responses": len(answers.responses),
-        "without_response": len(answers.reasons),
+        "without_response": missing,
+        "answers": facts,
     }
 
 

@@ -226,11 +226,14 @@ class ServedModel:
             **job.sampling(),
         )
         self._facts = {"guard": decision.to_json(), "unanswered": len(lacking.reasons)}
-        if lacking.may_come and not job.settings.allow_missing:
+        expected = len(job.keys())
+        nothing = len(lacking.reasons) == expected
+        if lacking.may_come and (nothing or not job.settings.allow_missing):
             first = next(iter(lacking.reasons.values()))
+            rest = "." if nothing else ", or finish without them: --allow-missing."
             raise MedunlearnError(
-                f"{len(lacking.reasons)} of {len(job.keys())} responses are missing: {first} Received responses "
-                f"are stored. {next_step(lacking.permanent)}, or finish without them: --allow-missing."
+                f"{len(lacking.reasons)} of {expected} responses are missing. {first} Received responses "
+                f"are stored. {next_step(lacking.permanent)}{rest}"
             )
         return lacking.reasons
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medunlearn.data.refusals import REFUSED
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import Budget, Client, Decision, Message, Outcome, ReplyDetails, Request, ServerSettings, Store
@@ -106,7 +107,9 @@ def continue_on_server(
                     for outcome in batch:
                         if outcome.status != "answered":
                             prompt, sample = pending[outcome.id]
-                            reasons[prompt.key, decoding.name, sample] = outcome.reason or outcome.status
+                            refused = outcome.status == "refused"
+                            reason = REFUSED if refused else outcome.reason or outcome.status
+                            reasons[prompt.key, decoding.name, sample] = reason
                             counts[outcome.status] += 1
                             permanent |= outcome.permanent
                     advance(len(batch))
