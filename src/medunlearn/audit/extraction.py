@@ -256,7 +256,6 @@ def measured(audit: AuditTables, decoding: str) -> set[str]:
     return set(scores["item"])
 
 
-
 def _against(
     audit: AuditTables, baseline: AuditTables, probes: pd.DataFrame, decoding: str
 ) -> BaselineExtraction | None:

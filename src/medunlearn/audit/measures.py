@@ -106,6 +106,6 @@ def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, lis
 
 
 def _unless_cut(measure: ContinuationMeasure, pair: Continuation, score: Score) -> Score:
-    """A score, unless a limit ended the response before what the measure reads: such a response may have gone on."""
+    """A score, unless a limit ended the response before what the measure reads."""
     reason = measure.why_unscored(pair) if score.value is not None else None
     return score if reason is None else Score.unscored(reason)

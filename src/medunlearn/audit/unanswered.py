@@ -1,4 +1,4 @@
-"""Responses that measure no memory: refusals, empty answers, calls of tools, reasoning that was cut; and their counts.
+"""Responses that measure no memory: refusals, empty answers, calls of tools, reasoning that was cut.
 
 Such a response is unscored with its reason, never 0.
 """
@@ -59,9 +59,7 @@ def _why(response: Response, probe: Probe) -> str:
     return "" if longest_run(ids, probe.encoded.ids).length >= _LEAK else REFUSED
 
 
-def answer_facts(
-    responses: Iterable[Response], reasons: Mapping[Key, str], max_new_tokens: int
-) -> dict[str, Any]:
+def answer_facts(responses: Iterable[Response], reasons: Mapping[Key, str], max_new_tokens: int) -> dict[str, Any]:
     """What ``run.json`` says of an audit's responses, by count; nothing of their text.
 
     Returns:
@@ -131,9 +129,8 @@ def refuse_unmeasured(folder: Path) -> None:
         return
     subjects = own.drop_duplicates("subject")["reason"].fillna(NO_RESPONSE)
     counts = ", ".join(f"{reason} ({n:,})" for reason, n in subjects.value_counts().items())
-    notes = " ".join(answer_notes(info.get("results", {})))
+    notes = "".join(f" {note}" for note in answer_notes(info.get("results", {})))
     raise MedunlearnError(
         f"Memory of {info.get('label', folder)} was not measured: none of {count(len(subjects), 'subject')} has a "
-        f"response that could be scored: {counts}. {notes}{' ' if notes else ''}Correct this and audit into another "
-        "folder (--out)."
+        f"response that could be scored: {counts}.{notes} Correct this and audit into another folder (--out)."
     )

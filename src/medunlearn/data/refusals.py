@@ -18,16 +18,17 @@ _THING = (
 )
 _HELP = (
     r"(help|assist|comply|disclose|reveal|discuss|answer|respond|proceed|recite|accommodate|fulfil|facilitate|do "
-    r"(that|this)|engage|be of|(share|provide|continue|complete|give|generate|reproduce|write|repeat|release|support|"
-    r"process|access|offer|show|produce|supply|confirm|output|quote|return|satisfy|accept) (\w+ ){0,4}?"
+    r"(that|this)|engage|be of|(share|provide|continue|complete|give|generate|reproduce|write|repeat|release|"
+    r"support|process|access|offer|show|produce|supply|confirm|output|quote|return|satisfy|accept) (\w+ ){0,4}?"
     + _THING
     + r")"
 )
 _PATTERNS = (
     r"(i|we)('m| am|'re| are)? ?(very |so |really |truly )?(sorry|afraid)\b",
-    r"(my |our )?(sincere )?(apolog(y|ies|ize|ise)|regrets)\b|i (must |do )?apologi[sz]e|sorry[,.]? (but|i|we|that)\b",
-    r"(unfortunately,? |regrettably,? |as such,? |however,? )?(i|we) (can ?not|can'?t|could ?n[o']t|won'?t|will not|"
-    r"would rather not|must not|may not|should not|shouldn'?t) (\w+ ){0,3}?" + _HELP,
+    r"(my |our )?(sincere )?(apolog(y|ies|ize|ise)|regrets)\b|i (must |do )?apologi[sz]e",
+    r"sorry[,.]? (but|i|we|that)\b",
+    r"(unfortunately,? |regrettably,? |as such,? |however,? )?(i|we) (can ?not|can'?t|could ?n[o']t|won'?t|"
+    r"will not|would rather not|must not|may not|should not|shouldn'?t) (\w+ ){0,3}?" + _HELP,
     r"(unfortunately,? |regrettably,? )?(i|we)('m| am|'re| are) (not (able|allowed|permitted|authori[sz]ed|in a "
     r"position|going|at liberty|designed|programmed)|unable|forbidden|prohibited) (to|from) (\w+ ){0,2}?" + _HELP,
     r"(i|we)('m| am|'re| are) not (comfortable|authori[sz]ed|at liberty)\b",
@@ -38,14 +39,14 @@ _PATTERNS = (
     r"(as|being|since i'?m|because i'?m|i'?m|i am) (just |only )?an? (\w+ ){0,2}(ai|language model|assistant|"
     r"artificial intelligence|chatbot)\b",
     r"(this|your|the) (request|prompt|content|message|query|response|question|conversation|input|output) "
-    r"(\w+ ){0,3}?(blocked|filtered|denied|declined|rejected|violat\w+|not allowed|not permitted|prohibited|removed|"
-    r"flagged|against|withheld|unavailable|cannot be|can'?t be)",
-    r"(request|prompt|content|message|response|access|output) (blocked|filtered|denied|rejected|refused|withheld)\b",
-    r"(it|that|this)(?: is| would be|'s| may be| could be) (\w+ ){0,2}?(inappropriate|unethical|illegal|a violation|"
-    r"a breach|against|not (appropriate|possible|ethical|permitted|allowed|something i))",
+    r"(\w+ ){0,3}?(blocked|filtered|denied|declined|rejected|violat\w+|not allowed|not permitted|prohibited|"
+    r"removed|flagged|against|withheld|unavailable|cannot be|can'?t be)",
+    r"(request|prompt|content|message|response|access|output) (blocked|filtered|denied|rejected|refused)\b",
+    r"(it|that|this)(?: is| would be|'s| may be| could be) (\w+ ){0,2}?(inappropriate|unethical|illegal|"
+    r"a violation|a breach|against|not (appropriate|possible|ethical|permitted|allowed|something i))",
     r"(for|due to|because of|to protect|in order to protect|out of respect for|in accordance with) (\w+ ){0,3}?"
-    r"((privacy|confidentiality|safety|security|legal|ethical) (reasons|concerns|laws?|rules|guidelines|polic\w+|and)|"
-    r"(privacy|confidentiality|hipaa|gdpr)[,.]|hipaa|gdpr|(content|usage) polic\w+|data protection)",
+    r"((privacy|confidentiality|safety|security|legal|ethical) (reasons|concerns|laws?|rules|guidelines|"
+    r"polic\w+|and)|(privacy|confidentiality|hipaa|gdpr)[,.]|hipaa|gdpr|(content|usage) polic\w+|data protection)",
     r"(sharing|providing|disclosing|generating|reproducing|continuing) (\w+ ){0,5}?(would|is|could|may|might) "
     r"(\w+ ){0,2}?(violat\w+|inappropriate|unethical|not|breach|against|compromise)",
     r"(patient|medical|personal|private|this|that|such) (information|records?|data|details|notes?) "
