@@ -191,6 +191,7 @@ class _Exchange:
         try:
             reply = await self._send(body)
         except AttemptError:
+            self._dispatcher.fields.acquit()
             raise fault from None
         self._dispatcher.fields.refuse_all(self._request)
         return reply

@@ -25,7 +25,7 @@ class FieldSupport:
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
         self._streams = self._counts = True
-        self._unnamed_tried = False
+        self._blameless = False  # requests fail without these fields too
 
     def stream_fields(self, request: Request) -> dict[str, Any]:
         """Fields that ask for a streamed answer; none for log-probabilities, which some servers leave out there."""
@@ -60,18 +60,16 @@ class FieldSupport:
         return named
 
     def without(self, fault: AttemptError, request: Request, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The body without any of these fields, for a refusal that names none; None if that was tried before."""
+        """The body without any of these fields, for a refusal that names none; None if that did not help before."""
         optional = {STREAM, STREAM_OPTIONS, *request.fields} & body.keys()
-        if (
-            self._unnamed_tried
-            or fault.status not in (400, 422)
-            or fault.ends_run
-            or fault.this_alone
-            or not optional
-        ):
+        other_cause = fault.status not in (400, 422) or fault.ends_run or fault.this_alone
+        if self._blameless or other_cause or not optional:
             return None
-        self._unnamed_tried = True
         return {name: value for name, value in body.items() if name not in optional}
+
+    def acquit(self) -> None:
+        """Blame these fields no more for a refusal that names none."""
+        self._blameless = True
 
     def refuse_all(self, request: Request) -> None:
         """Leave out all of these fields from now on."""
