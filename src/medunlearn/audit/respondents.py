@@ -188,7 +188,7 @@ class ServedModel:
 
     def answer(self, job: AuditJob, advance: Callable[[int], None]) -> dict[Key, str]:
         """Store the responses; returns the reason of each missing one."""
-        from medunlearn.generation.server import ServerPrompt, continue_on_server
+        from medunlearn.generation.server import NEUTRAL, ServerPrompt, continue_on_server
 
         # Where nobody looked for identifiers, open texts are taken to have none.
         unknown = () if prompts_use(job.corpora, job.settings) == "open" else None
@@ -225,7 +225,8 @@ class ServedModel:
             advance=advance,
             **job.sampling(),
         )
-        self._facts = {"guard": decision.to_json(), "unanswered": len(lacking.reasons)}
+        sent = {name: values[0] for name, values in NEUTRAL.items()}
+        self._facts = {"guard": decision.to_json(), "unanswered": len(lacking.reasons), "sampling_fields": sent}
         expected = len(job.keys())
         nothing = len(lacking.reasons) == expected
         if lacking.may_come and (nothing or not job.settings.allow_missing):

@@ -113,7 +113,8 @@ def _fault_of_status(status: int, headers: Mapping[str, str], message: str, mode
         why = f"The server points elsewhere (HTTP {status}). {fix}"
         return AttemptError(why, ends_run=True, permanent=True)
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
-        too_long = f"The prompt and max_tokens are too long for the model (HTTP {status})."
+        fix = "Raise the server's context, or ask for less: shorter prompts, fewer tokens."
+        too_long = f"The prompt and max_tokens are too long for the model (HTTP {status}). {fix}"
         return AttemptError(f"{too_long}{server_text}", this_alone=True, permanent=True)
     way_out = f" {NO_SCHEMA_FIX if refuses else CORRECT}"
     why = f"The server refuses the request (HTTP {status}).{way_out}{server_text}"
