@@ -150,7 +150,7 @@ SERVERS: dict[str, Row] = {
     "prompt shortened, allowed": failed(
         whole(other_text, prompt_tokens=8), "did not arrive whole", allow_missing=True
     ),
-    "no counts": Row(whole(true_text, prompt_tokens=0, completion_tokens=0), ALL),
+    "no counts": Row(whole(true_text, prompt_tokens=0, completion_tokens=0), ALL, ("no prompt tokens for 6",)),
     "refusals": unmeasured(whole(lambda body: REFUSALS[patient_in(body)]), "refused (6)"),
     "one refusal for all": unmeasured(whole(lambda body: REFUSALS[0]), "refused (6)"),
     "refusals that go on to leak": Row(whole(lambda body: f"{REFUSALS[0]}{true_text(body)}"), ALL),

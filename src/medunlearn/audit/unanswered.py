@@ -65,8 +65,9 @@ def answer_facts(responses: Iterable[Response], reasons: Mapping[Key, str], max_
     Returns:
         ``unanswered`` (reason -> number of responses); of servers: ``cut`` (ended by the server before
         ``max_new_tokens``), ``shortest_cut`` (tokens of the shortest of these), ``asked_tokens``, ``reasoning``
-        (with reasoning apart from the answer), ``served_models`` (name in the reply -> number), and
-        ``refused_fields`` (sampling fields that the server refused).
+        (with reasoning apart from the answer), ``uncounted`` (without a count of the prompt's tokens),
+        ``served_models`` (name in the reply -> number), and ``refused_fields`` (sampling fields that the server
+        refused).
     """
     stored = list(responses)
     cut = [length for response in stored if (length := _cut_at(response, max_new_tokens)) is not None]
@@ -78,6 +79,7 @@ def answer_facts(responses: Iterable[Response], reasons: Mapping[Key, str], max_
         "shortest_cut": min(cut, default=None),
         "asked_tokens": max_new_tokens,
         "reasoning": sum(response.reasoning is not None for response in stored),
+        "uncounted": sum(r.content is not None and r.prompt_tokens is None for r in stored),
         "served_models": dict(served),
         "refused_fields": sorted(fields),
     }
@@ -111,6 +113,11 @@ def answer_notes(results: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"The server refused {', '.join(facts['refused_fields'])}: its own settings of these may shape what it "
             "generated."
+        )
+    if facts.get("uncounted"):
+        yield (
+            f"The server counted no prompt tokens for {facts['uncounted']:,} responses: had it "
+            "shortened their prompts, nothing would show it."
         )
     if facts.get("reasoning"):
         yield f"{facts['reasoning']:,} responses came with reasoning apart, in which nothing was looked for."

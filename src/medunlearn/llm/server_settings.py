@@ -15,7 +15,7 @@ from medunlearn.llm.guard import read_address
 NonNegative = Annotated[float, Field(ge=0)]
 _CLIENT_FIELDS = frozenset({
     "model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "seed", "response_format",
-    "n", "stream",
+    "n", "stream", "stream_options",
 })  # fmt: skip
 """Fields of a request that ``extra`` cannot set: its value would be lost, or the budget passed."""
 
