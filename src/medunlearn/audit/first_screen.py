@@ -24,6 +24,7 @@ from medunlearn.audit.screen_sentences import (
     not_memorized,
     plural,
 )
+from medunlearn.audit.unanswered import answer_notes
 from medunlearn.audit.way_extraction import WayExtraction, by_way, missed_by_beginnings, ways_data
 from medunlearn.audit.worst_cases import WorstCase, worst_cases
 from medunlearn.config.audit import PREFIX
@@ -55,6 +56,7 @@ class FirstScreen:
         ways: subjects extracted by each way of asking; empty if there is one way.
         samples: extraction as a probability over k samples; empty if none were drawn.
         caveat: warning to read before the answer; empty if there is none.
+        notes: sentences on what limits the responses (:func:`~medunlearn.audit.unanswered.answer_notes`).
     """
 
     extraction: Extraction
@@ -64,6 +66,7 @@ class FirstScreen:
     ways: tuple[WayExtraction, ...] = ()
     samples: tuple[SampledExtraction, ...] = ()
     caveat: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -73,9 +76,9 @@ class FirstScreen:
             return BROKEN
         if result.reason or not result.corpora:
             return UNMEASURED
-        return "; ".join(
-            self._of_corpora(lambda corpus: [f"{share_text(corpus.members, corpus.noun)} can be extracted"])
-        )
+        if not any(corpus.members.n for corpus in result.corpora):
+            return UNMEASURED
+        return "; ".join(self._of_corpora(_extracted))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -114,7 +117,7 @@ class FirstScreen:
 
     @property
     def _caveats(self) -> tuple[str, ...]:
-        return (self.caveat,) if self.caveat else ()
+        return (*([self.caveat] if self.caveat else []), *self.notes)
 
     @property
     def lead(self) -> tuple[str, ...]:
@@ -210,6 +213,7 @@ class FirstScreen:
             "unit": result.unit,
             "problems": list(result.problems),
             "caveat": self.caveat,
+            "notes": list(self.notes),
             "extraction": extraction_rows(result),
             "ways": ways_data(self.ways),
             "samples": [asdict(row) for row in self.samples],
@@ -240,7 +244,13 @@ def first_screen(
         by_way(audit, result, baselines),
         by_samples(audit, result),
         not_memorized(audit.info),
+        tuple(answer_notes(audit.info.get("results", {}))),
     )
+
+
+def _extracted(corpus: CorpusExtraction) -> Iterator[str]:
+    measured = share_text(corpus.members, corpus.noun)
+    yield f"{measured} can be extracted" if corpus.members.n else measured
 
 
 def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:
