@@ -43,9 +43,28 @@ _TITLED = re.compile(
     r"\b(?P<title>Mr|Mrs|Ms|Miss|Dr|Prof)\.?\s(?P<it>(?:(?:van|von|der|den|de|del|della|di|da|du|la|le|al|el|bin|ibn|ter|"
     r"ten|ben|abu|[Ss]t\.?|[Vv]an|[Vv]on|[Dd]e|[Aa]l|[Ee]l)[\s-]){0,3}(?P<last>[A-Z][^\W\d_]*(?:['’-][^\W\d_]+)*))"
 )
-_NO_FAMILY = frozenset(  # noqa: SIM905
-    "on no the and or who to of in at is was has had for if it call a an i he she they we you my his her this that "
-    "reports states notes phone office not unknown none available name signature please per with from by".split()
+_NO_FAMILY = frozenset(
+    (
+        *("on", "no", "the", "and", "or", "who", "to", "of", "in", "at", "is", "was", "has", "had"),
+        *("for", "if", "it", "call", "a", "an", "i", "he", "she", "they", "we", "you", "my", "his"),
+        *(
+            "her",
+            "this",
+            "that",
+            "reports",
+            "states",
+            "notes",
+            "phone",
+            "office",
+            "not",
+            "unknown",
+            "none",
+            "available",
+            "name",
+            "signature",
+        ),
+        *("please", "per", "with", "from", "by"),
+    )
 )
 _STAFF_TITLES = ("dr", "drs", "doctor", "prof", "professor", "nurse", "chaplain")
 _CREDENTIALS = re.compile(
