@@ -16,7 +16,7 @@ from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import Audit, StageResults
 from medunlearn.audit.audit_tables import KEY, PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
-from medunlearn.audit.recall_by_kind import OURS, RECALL, YOURS
+from medunlearn.audit.recall_by_kind import ALL_KINDS, OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings
@@ -76,7 +76,11 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
         except ConfigError as error:
             problems += [f"{name}: {problem}" for problem in error.problems]
     labelled = (parts.identifiers or {}).get("labelled")
-    if isinstance(labelled, str) and labelled not in ("held-out", "development") and not Path(labelled).is_file():
+    if (
+        isinstance(labelled, str)
+        and labelled not in ("fresh", "held-out", "development")
+        and not Path(labelled).is_file()
+    ):
         problems.append(f"identifiers.labelled: there is no file {labelled}. It has text and spans, one text a row")
     if parts.options is not None and "file" not in parts.options:
         problems.append("options: name the questions, --options.file FILE")
@@ -207,10 +211,10 @@ def _search_identifiers(
 
 
 def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
-    """Write the detectors' recall by kind, on our notes in four styles or on the user's, for the first screen."""
+    """Write the detectors' recall on our notes or the user's, by kind and by style, for the first screen."""
     from medunlearn.audit.identifiers.detectors import make_detectors
     from medunlearn.audit.identifiers.labelled_notes import half_of, labelled_styles, labelled_texts
-    from medunlearn.audit.identifiers.recall import detector_recall
+    from medunlearn.audit.identifiers.recall import detector_recall, recall_by_style
 
     detector = make_detectors(settings.detectors)
     if detector is None:
@@ -218,8 +222,11 @@ def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
         return
     texts = labelled_styles() if settings.labelled is None else labelled_texts(settings.labelled)
     whose = YOURS if settings.labelled is not None and half_of(settings.labelled) is None else OURS
-    table = detector_recall(detector, texts).assign(detector=detector.name, notes=whose)
-    write_frame(folder / RECALL, table)
+    table = detector_recall(detector, texts).assign(style=ALL_KINDS)
+    if half := half_of(settings.labelled or "fresh"):
+        styles = recall_by_style(detector, half, (ALL_KINDS,)).rename(columns={"group": "kind"})
+        table = pd.concat([table, styles[styles["style"] != ALL_KINDS]], ignore_index=True)
+    write_frame(folder / RECALL, table.assign(detector=detector.name, notes=whose))
 
 
 def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:

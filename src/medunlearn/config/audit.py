@@ -156,9 +156,10 @@ class IdentifierSettings(Settings):
     """Find identifiers and other sensitive content in a model's responses."""
 
     detectors: Words = Field(
-        ("patterns",),
-        description="find identifiers that no record declares: patterns, presidio, presidio:MODEL, tagger:FOLDER, "
-        "gliner:FOLDER, module:Class; several are united; [] for none",
+        ("auto",),
+        description="find identifiers that no record declares: auto (patterns, and spacy where a pipeline is "
+        "installed), patterns, spacy, spacy:NAME, presidio, presidio:MODEL, tagger:FOLDER, gliner:FOLDER, "
+        "module:Class; several are united; [] for none",
     )
     fuzzy: Literal["own", "all", "none"] = Field(
         "own",
@@ -169,7 +170,7 @@ class IdentifierSettings(Settings):
     labelled: str | None = Field(
         None,
         description="notes of yours with their identifiers labelled (text, spans): the first screen shows the "
-        "detectors' recall on them; none: recall on our own notes",
+        "detectors' recall on them; none: recall on invented notes of ours",
     )
     sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
     judged: int = Field(

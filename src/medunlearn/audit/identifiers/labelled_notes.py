@@ -1,7 +1,7 @@
 """Labelled text to measure detectors on: notes in several styles, invented notes, records, files.
 
 The notes in styles are invented, too, and in three sets. The rules of ``patterns`` were tuned on ``development``;
-``held_out`` was written before. ``fresh`` was written after the rules were finished, in other styles; the rules were
+``held_out`` was written before. ``fresh`` was written after the rules were finished, in other styles; they were
 measured on it once.
 """
 

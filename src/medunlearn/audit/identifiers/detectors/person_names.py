@@ -45,25 +45,11 @@ _TITLED = re.compile(
 )
 _NO_FAMILY = frozenset(
     (
-        *("on", "no", "the", "and", "or", "who", "to", "of", "in", "at", "is", "was", "has", "had"),
-        *("for", "if", "it", "call", "a", "an", "i", "he", "she", "they", "we", "you", "my", "his"),
-        *(
-            "her",
-            "this",
-            "that",
-            "reports",
-            "states",
-            "notes",
-            "phone",
-            "office",
-            "not",
-            "unknown",
-            "none",
-            "available",
-            "name",
-            "signature",
-        ),
-        *("please", "per", "with", "from", "by"),
+        *("on", "no", "the", "and", "or", "who", "to", "of", "in", "at", "is"),
+        *("was", "has", "had", "for", "if", "it", "call", "a", "an", "i", "he"),
+        *("she", "they", "we", "you", "my", "his", "her", "this", "that", "reports", "states"),
+        *("notes", "phone", "office", "not", "unknown", "none", "available", "name", "signature", "please", "per"),
+        *("with", "from", "by"),
     )
 )
 _STAFF_TITLES = ("dr", "drs", "doctor", "prof", "professor", "nurse", "chaplain")
