@@ -14,7 +14,7 @@ import pandas as pd
 
 from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import Audit, StageResults
-from medunlearn.audit.audit_tables import KEY, PROBES, SCORE_KEY, WAY, read_tables
+from medunlearn.audit.audit_tables import ATTRIBUTES, KEY, PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
 from medunlearn.audit.recall_by_kind import ALL_KINDS, OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from medunlearn.audit.options.option_audit import OptionsAudit, Respondent
 
 SEMANTIC_FILE = "semantic.json"
-_PLAIN = ("encoder", "bart", "semantic_variant", "unseen")
+_PLAIN = ("encoder", "bart", "semantic_variant", "unseen", "infer")
 _DIGITS = 4
 """To which the paper's released code rounds semantic scores."""
 _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
@@ -86,6 +86,8 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
         problems.append("options: name the questions, --options.file FILE")
     if parts.semantic_variant == "released_code" and not parts.bart:
         problems.append("semantic_variant=released_code: name --bart, whose tokenizer cuts the texts")
+    if parts.infer and not model:
+        problems.append("infer: stored responses have no columns; audit a model on a table or a benchmark")
     if parts.options is not None and not model:
         problems.append("options: stored responses are no model to ask; mu.audit_options takes stored ones")
     if problems:
@@ -129,6 +131,8 @@ def run_stages(
     with lock_folder(folder, "audit"):
         if parts.unseen:
             declare_unseen(folder, parts.unseen)
+        if parts.infer:
+            write_attributes(folder, parts.infer, corpora)
         if parts.encoder or parts.bart:
             add_semantic(folder, parts, device=device, quiet=quiet)
         if parts.identifiers is not None:
@@ -141,9 +145,22 @@ def run_stages(
         if parts.options is not None and model is not None:
             section = {"allow_broken": allow_broken, **parts.options}
             options = _audit_options(folder, section, model, device, quiet)
-        if any(value is not None for value in parts.model_dump(exclude={"semantic_variant", "unseen"}).values()):
+        plain = {"semantic_variant", "unseen", "infer"}
+        if parts.infer or any(value is not None for value in parts.model_dump(exclude=plain).values()):
             RunRecord.read(folder).with_tables(folder).write(folder)
     return StageResults(identifiers, kinds, options)
+
+
+def write_attributes(folder: Path, columns: Sequence[str], corpora: Sequence[Corpus]) -> None:
+    """Write ``attributes.parquet``: the values of sensitive columns, by record."""
+    rows = [
+        (document.record_id, column, document.values[column])
+        for corpus in corpora
+        for document in corpus.documents
+        for column in columns
+        if document.values.get(column)
+    ]
+    write_frame(folder / ATTRIBUTES, pd.DataFrame(rows, columns=["record_id", "column", "value"]), index=False)
 
 
 def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet: bool = False) -> None:

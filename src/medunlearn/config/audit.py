@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from medunlearn.config.clinical_notes import ColumnPrompts
+from medunlearn.config.clinical_notes import Prompts
 from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Backend, Numbers, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
@@ -51,6 +51,11 @@ class AuditParts(Settings):
     options: Annotated[dict[str, Any] | None, BeforeValidator(_file)] = Field(
         None, description="file of multiple-choice questions; one option of each is removed and asked for"
     )
+    infer: Words = Field(
+        (),
+        description="columns with a sensitive attribute (a diagnosis): how well responses tell whose it is, by "
+        "what the attacker knows",
+    )
     unseen: Words = Field(
         (),
         description="names of corpora that the model never saw, besides benchmarks' holdouts and texts of 0 copies",
@@ -65,10 +70,10 @@ class AuditSettings(Settings):
         min_length=1,
         description="prefix lengths in tokens; each gives a separate probe",
     )
-    prompt: ColumnPrompts = Field(
+    prompt: Prompts = Field(
         (),
-        description='prompt whose answer is the text, columns in braces: "Write the note of {name}."; may be given '
-        "several times",
+        description='prompt whose answer is the text, columns in braces: "Write the note of {name}."; may be '
+        "given several times, for attackers who know more or less",
         json_schema_extra={"flag": "repeated"},
     )
     template: Literal["plain", "chat", "clinical"] = Field(
