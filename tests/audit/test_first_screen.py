@@ -117,6 +117,13 @@ def test_a_model_that_memorized(tmp_path: Path, before: Path):
     ]
 
 
+def test_without_a_detector_only_known_identifiers_were_looked_for(tmp_path: Path):
+    screen = screen_of(tmp_path, suffix, identifiers={"detectors": []})
+    assert screen.giveaway is not None
+    assert (screen.giveaway.detectors, screen.giveaway.recall) == ((), ())
+    assert "looked for by the patients' known ones alone" in " ".join(screen.identifier_sentences)
+
+
 def test_a_model_that_never_saw_the_notes(tmp_path: Path, before: Path):
     screen = screen_of(tmp_path, lambda n: other(n + 50), baseline=before)
     assert screen.answer == "0 of 12 patients can be extracted"

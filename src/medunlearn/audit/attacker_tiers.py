@@ -204,7 +204,7 @@ def _inferences(audit: AuditTables, answered: AuditTables, probes: pd.DataFrame)
 def _inference(column: str, attributes: pd.DataFrame, texts: pd.DataFrame) -> Inference:
     subjects = attributes["subject"].unique()
     has = {
-        value: pd.Index(subjects).isin(own["subject"])
+        str(value): pd.Index(subjects).isin(own["subject"])
         for value, own in attributes.assign(value=attributes["value"].map(_plain)).groupby("value", sort=True)
     }
     has = {

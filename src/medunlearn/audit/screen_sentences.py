@@ -159,8 +159,8 @@ def giveaway_sentences(result: Giveaway) -> Iterator[str]:
     if result.recall:
         yield (_recall_on_yours if result.recall[0].notes == YOURS else _recall_on_ours)(result.recall)
         if result.hardly_measured:
-            kinds = ", ".join(_lower(title) for title in result.hardly_measured)
-            yield f"Of these kinds too few were labelled to say what share is found: {kinds}."
+            titles = ", ".join(_lower(title) for title in result.hardly_measured)
+            yield f"Of these kinds too few were labelled to say what share is found: {titles}."
     elif not result.detectors:
         yield "Names and other identifiers were looked for by the patients' known ones alone: no detector read on."
     if result.unseen is not None:
