@@ -48,7 +48,8 @@ def load_pipeline(name: str) -> Any:
     try:
         return spacy.load(inside[0].parent if inside else name)
     except (OSError, ValueError, ImportError) as error:
-        raise InputError(f"{name} is no spaCy pipeline: {first_line(error)} {_NEEDS_NAME}") from error
+        why = f"{name} is neither a spaCy pipeline nor a folder of a model"
+        raise InputError(f"{why}: {first_line(error)} {_NEEDS_NAME}") from error
 
 
 class SpacyTagger:
