@@ -93,7 +93,7 @@ def audit(
             )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         audited = audited_model(str(model), checked, name=model_name, **how)  # type: ignore[arg-type]
-        corpora = _corpora(sources, checked)
+        corpora = _corpora(sources, checked, parts.infer)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
@@ -166,9 +166,9 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         raise ConfigError(problems)
 
 
-def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
+def _corpora(words: Sequence[str], settings: AuditSettings, further: Sequence[str] = ()) -> list[Corpus]:
     columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
-    return read_corpora(words, NoteColumns(**columns), columns_of(settings.prompt))
+    return read_corpora(words, NoteColumns(**columns), [*columns_of(settings.prompt), *further])
 
 
 def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:

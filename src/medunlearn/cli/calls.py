@@ -275,7 +275,7 @@ def detector_recall(
     """
     Args:
         detector: patterns, presidio, tagger:FOLDER, gliner:FOLDER, module:Class; several (a,b): also together
-        labelled: rows of text and spans; held-out or development: ours in four styles; none: invented notes
+        labelled: rows of text and spans; fresh, held-out or development: ours in styles; none: invented notes
         synthetic: notes to invent
         seed: seed of the notes and of the bootstrap
     """
