@@ -66,8 +66,10 @@ class BatteryRerun:
             meter = ModelMeter(benchmarks, self.settings, self.device, self.quiet)
             retrained = None if self.settings.retrained is None else Run.open(self.work / RETRAINED)
             beside = None if retrained is None else meter.verify(retrained)
-            before, after = meter.verify(Run.open(self.work / BEFORE)), meter.verify(run)
-            return RequestBattery(benchmarks, self.settings).compare(before, after, beside)
+            battery, old = RequestBattery(benchmarks, self.settings), Run.open(self.work / BEFORE)
+            before, after = meter.verify(old), meter.verify(run)
+            after = battery.with_earlier(after, meter, old if meter.is_measured_on_earlier(old) else None)
+            return battery.compare(before, after, beside)
 
     def adopt_again(self, model: Path, benchmarks: RequestBenchmarks) -> Run:
         """The model as a run with the prompt settings of the model before."""

@@ -16,7 +16,8 @@ from medunlearn.data.records import Fold
 from medunlearn.data.value_halves import Half
 from medunlearn.probes.rank_plan import RankPlan, rank_plan
 from medunlearn.probes.utility.numbers import Utility
-from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
+from medunlearn.request.note_reading import EARLIER
+from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.standings import SINGLE, UNSEEN, Standings, standings
 from medunlearn.request.verifying_attacks import Verifying, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
@@ -34,7 +35,8 @@ class MeasuredModel:
     Attributes:
         evaluated, standings: its evaluation, and its numbers on each patient.
         attacked: whether the attacks of the battery had a prompt.
-        earlier: numbers on patients of earlier requests; None without any.
+        earlier: numbers on patients of earlier requests; None if they were not asked about.
+        earlier_before: those of the model before, which is asked only if one of these patients is found.
         utility: score on general tasks; None if none were named.
     """
 
@@ -42,8 +44,9 @@ class MeasuredModel:
     evaluated: Evaluated
     standings: Standings
     attacked: bool
-    earlier: Standings | None
     utility: Utility | None
+    earlier: Standings | None = None
+    earlier_before: Standings | None = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,17 @@ class ModelMeter:
 
     def is_measured(self, run: Run) -> bool:
         """True if a run's evaluations for the choice are on disk, so that its weights are not needed."""
+        return self._is_stored(run, self.benchmark, self.choosing_settings)
+
+    def is_measured_on_earlier(self, run: Run) -> bool:
+        """True if a run's answers about patients of earlier requests are on disk."""
+        earlier = self.benchmarks.earlier
+        return earlier is not None and self._is_stored(run, earlier, self.earlier_settings)
+
+    def _is_stored(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> bool:
         from medunlearn.probes.evaluate import evaluation_folder
 
-        return is_complete(evaluation_folder(run, self.benchmark, self.choosing_settings))
+        return is_complete(evaluation_folder(run, benchmark, settings))
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
         """The evaluation used to choose settings."""
@@ -95,16 +106,15 @@ class ModelMeter:
         evaluated = self._evaluated(run, self.benchmark, settings)
         return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING, _plan(self.benchmark, settings))
 
-    def verify(self, run: Run, *, on_earlier: bool = True) -> MeasuredModel:
-        """Everything that verifies a model: evaluation, attacks, general tasks, patients of earlier requests."""
+    def verify(self, run: Run) -> MeasuredModel:
+        """What verifies a model on the patients of the request: evaluation, attacks, general tasks."""
         settings = self.verifying_settings
         evaluated, plan = self._evaluated(run, self.benchmark, settings), _plan(self.benchmark, settings)
         standing = standings(evaluated, self.benchmark, self._attacked(run), VERIFYING, plan)
-        attacked, earlier = self.attacking_settings is not None, self._on_earlier(run) if on_earlier else None
-        return MeasuredModel(run, evaluated, standing, attacked, earlier, self._utility(run))
+        return MeasuredModel(run, evaluated, standing, self.attacking_settings is not None, self._utility(run))
 
-    def _on_earlier(self, run: Run) -> Standings | None:
-        """Standings on patients of earlier requests, without attacks; None without any."""
+    def on_earlier(self, run: Run) -> Standings | None:
+        """Standings on the patients of earlier requests whose turn it is, without attacks; None without any."""
         earlier = self.benchmarks.earlier
         if earlier is None:
             return None

@@ -99,10 +99,10 @@ class RequestPricing:
             chosen = request.work / AFTER
         elif not self.meter.searches:
             chosen = trial_folder(request.work, 0, request.candidates[0])
-        return self._verification("the model after", chosen)
+        return self._verification("the model after", chosen, on_earlier=True)
 
     def measurement_retrained(self) -> Parts:
-        return self._verification("the retrained model", self.request.work / RETRAINED, on_earlier=False)
+        return self._verification("the retrained model", self.request.work / RETRAINED)
 
     def baseline(self) -> Parts:
         """Evaluation of the model before that tries are compared with."""
@@ -148,7 +148,7 @@ class RequestPricing:
         """An evaluation for the choice of settings."""
         return evaluation_stage(name, self.model, self.meter.choosing_settings, folder)
 
-    def _verification(self, title: str, folder: Path | None, *, on_earlier: bool = True) -> Parts:
+    def _verification(self, title: str, folder: Path | None, *, on_earlier: bool = False) -> Parts:
         """Everything that verifies a model (:meth:`~.measuring_models.ModelMeter.verify`).
 
         Args:
