@@ -158,11 +158,15 @@ class ModelMeter:
 
     def _attacked(self, run: Run) -> Mapping[str, Attacked]:
         """Name of an attack -> its results, or the reason why there are none."""
-        from medunlearn.attacks.attack_run import attack_each
+        from medunlearn.attacks.attack_run import attack_each, attack_folder, attack_is_done
 
         settings = self.attacking_settings
         if settings is None:
             return {}
+        # Earlier versions generated answers in every condition, which no way of asking reads.
+        with_answers = _without_ranks_only(settings)
+        if attack_is_done(attack_folder(run, self.benchmark, with_answers)):
+            settings = with_answers
         attacks = attack_each([run], self.benchmark, settings, device=self.device, quiet=self.quiet)
         record = attacks.models[0].record
         return {cls.name: Attacked(run, record, cls.family) for cls in self.attacks.values()}
@@ -194,6 +198,15 @@ class ModelMeter:
                 **{name: evaluate[name] for name in ("batch_size", "weights") if name in evaluate},
             }
         )
+
+
+def _without_ranks_only(settings: AttackSettings) -> AttackSettings:
+    """The settings with answers in every condition."""
+    arguments = {
+        name: {key: value for key, value in own.items() if key != "ranks_only"}
+        for name, own in settings.arguments.items()
+    }
+    return settings.model_copy(update={"arguments": arguments})
 
 
 def _plan(benchmark: Benchmark, settings: EvaluateSettings) -> RankPlan:
