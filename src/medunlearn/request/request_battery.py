@@ -72,6 +72,7 @@ class RequestBattery:
                 self._untested_tokenizer(after.run),
             ),
             coverage=tuple(self._coverage(after)),
+            templates=tuple(_templates(after)),
             earlier=self._earlier_patients(after),
             problems=after.standings.problems,
             # Beside a retrained model nothing rests on the strangers' own level.
@@ -194,3 +195,11 @@ class RequestBattery:
         not_asked = tuple(sorted({*totals.asked, *totals.not_asked} - {*asked}))
         everybody = (*asked, *not_asked, *totals.absent)
         return EarlierPatients(asked=asked, not_asked=not_asked, absent=totals.absent) if everybody else None
+
+
+def _templates(after: MeasuredModel) -> Iterator[str]:
+    """Names of the templates that a model was asked in; a file's name may say something of its owner."""
+    template = after.run.rendering().template
+    yield template if isinstance(template, str) else "a file"
+    if after.second_template is not None:
+        yield after.second_template

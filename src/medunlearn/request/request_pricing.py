@@ -156,15 +156,22 @@ class RequestPricing:
         """
         meter, earlier = self.meter, self.benchmarks.earlier
         yield evaluation_stage(f"ask {title}", self.model, meter.verifying_settings, folder)
+        if (direct := meter.direct_benchmark) is not None:
+            name = f"ask {title} in the template {meter.second_template}"
+            yield evaluation_stage(name, self._prices_of(direct), meter.second_settings, folder)
         complete = set() if folder is None else _complete_attacks(folder)
         for attack, stage in self._attacks.items():
             name = f"{attack} of {title}"
             yield PlannedStage(name, "done") if attack in complete else replace(stage, name=name)
         if on_earlier and earlier is not None:
-            prices = _prices(self.model.trained.model, earlier, self.model.rendering, self.request.device)
-            yield evaluation_stage(f"ask {title} about earlier requests", prices, meter.earlier_settings, folder)
+            name = f"ask {title} about earlier requests"
+            yield evaluation_stage(name, self._prices_of(earlier), meter.earlier_settings, folder)
         if self.request.settings.utility_tasks:
             yield PlannedStage(f"general tasks of {title}", note="general tasks: cost not estimated")
+
+    def _prices_of(self, benchmark: Benchmark) -> Pricing:
+        """Prices of the model's stages on another benchmark."""
+        return _prices(self.model.trained.model, benchmark, self.model.rendering, self.request.device)
 
     @cached_property
     def _attacks(self) -> Mapping[str, PlannedStage]:

@@ -259,6 +259,9 @@ class Battery(EvidencePart):
     checks: tuple[BatteryCheck, ...] = ()
     untested: tuple[Untested, ...] = ()
     coverage: tuple[FactCoverage, ...] = Field(default=(), description="of each patient of the request")
+    templates: tuple[str, ...] = Field(
+        default=(), description="prompt templates of the questions; in the second one, direct questions"
+    )
     earlier: EarlierPatients | None = Field(
         default=None, description="patients of earlier requests; null: there are none, or an older version"
     )

@@ -164,8 +164,17 @@ def _request(evidence: CaseEvidence) -> tuple[Block, ...]:
     )
     return (
         Text(f"The owner of the model was asked on {evidence.request.received.isoformat()} to {task}."),
-        Text(f"{_method_text(evidence, records)} {before}"),
+        Text(f"{_method_text(evidence, records)} {before}{_templates_text(evidence)}"),
     )
+
+
+def _templates_text(evidence: CaseEvidence) -> str:
+    """The prompt templates; empty for a case of an older version."""
+    first, *second = evidence.battery.templates or ("",)
+    if not first:
+        return ""
+    both = f"; plain questions in {second[0]} too, as it answers about as well in both" if second else ""
+    return f" The model was asked in the template {first}{both}."
 
 
 def _method_text(evidence: CaseEvidence, records: str) -> str:
