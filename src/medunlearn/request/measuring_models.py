@@ -255,9 +255,14 @@ class ModelMeter:
 def template_in_doubt(run: Run) -> TemplateName | None:
     """The other template in which an adopted model answers about as well as in its own; None without a doubt."""
     choice = run.info.results.get("template_choice") or {}
-    losses = {name: choice["losses"][name] for name in TEMPLATES if name in choice.get("losses", {})}
-    own = losses.pop(choice.get("template"), None)
-    near = {name: loss for name, loss in losses.items() if own is not None and abs(loss - own) <= NEAR * own}
+    losses, template = choice.get("losses", {}), choice.get("template")
+    if template not in losses:
+        return None
+    own, others = (
+        losses[template],
+        {name: losses[name] for name in TEMPLATES if name in losses and name != template},
+    )
+    near = {name: loss for name, loss in others.items() if abs(loss - own) <= NEAR * own}
     return min(near, key=near.__getitem__, default=None)
 
 

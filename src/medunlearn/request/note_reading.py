@@ -63,7 +63,8 @@ class NoteTotals:
         """The stored numbers; of an older version's folder those of the benchmarks, which had all notes."""
         if (work / TOTALS).exists():
             stored: dict[str, Any] = read_json(work / TOTALS)
-            return NoteTotals(**{key: tuple(own) if isinstance(own, list) else own for key, own in stored.items()})
+            lists: dict[str, Any] = {key: tuple(own) for key, own in stored.items() if isinstance(own, list)}
+            return NoteTotals(**{**stored, **lists})
         records = 0 if earlier is None else len(forget_records(earlier, EARLIER))
         return NoteTotals(*_trained_numbers(benchmark), records)
 

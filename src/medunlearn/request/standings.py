@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,7 +99,8 @@ class Standings:
 
     def with_ways_of(self, other: Standings, template: str) -> Standings:
         """These ways, and those of the same model asked in another template, under names of their own."""
-        both = replace(self, **{name: dict(getattr(self, name)) for name in _BY_WAY})
+        tables: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BY_WAY}
+        both = replace(self, **tables)
         for name, way in other.ways.items():
             own = f"{name} in {template}"
             title, prompt = f"{way.title}, in the template {template}", f"{way.prompt}, in the template {template}"
