@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.config import TrainSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.models.folders import model_folder
 from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.sample_loss import default_template
@@ -64,7 +65,7 @@ class RequestPricing:
             request.notes, request.settings, request.ledger, request.secret, quiet=True, few=True
         )
         source, adopted = request.source(), request.work / BEFORE
-        folder = Path(source.model if isinstance(source, Run) else source)
+        folder = Path(model_folder(source.model if isinstance(source, Run) else source))
         if is_complete(adopted):
             rendering = Run.open(adopted).rendering()
         else:

@@ -39,6 +39,8 @@ SINGLE = (GAP, DIRECT)
 """Kinds of questions that ask for one fact."""
 NATS = "nats"
 """Column of -ln p of a fact's rank."""
+_IN_NOTES = " notes"
+"""Ends the names of ways that rank facts in the notes themselves."""
 _BY_WAY = ("ways", "values", "probes", "surprises", "said")
 """Attributes of standings that have an entry for each way."""
 _FOLDS = {
@@ -102,6 +104,8 @@ class Standings:
         tables: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BY_WAY}
         both = replace(self, **tables)
         for name, way in other.ways.items():
+            if name.endswith(_IN_NOTES):
+                continue  # a note is read without a template
             own = f"{name} in {template}"
             title, prompt = f"{way.title}, in the template {template}", f"{way.prompt}, in the template {template}"
             both.ways[own] = replace(way, name=own, title=title, prompt=prompt)
