@@ -138,7 +138,7 @@ class ModelMeter:
         return earlier is not None and self._is_stored(run, earlier, self.earlier_settings)
 
     def _is_stored(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> bool:
-        from medunlearn.probes.evaluate import evaluation_folder
+        from medunlearn.probes.evaluation_folder import evaluation_folder
 
         return is_complete(evaluation_folder(run, benchmark, settings))
 
