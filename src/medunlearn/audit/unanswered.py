@@ -99,6 +99,10 @@ def answer_notes(results: Mapping[str, Any]) -> Iterator[str]:
         results: of ``run.json``, with those of :func:`answer_facts` under ``answers``.
     """
     facts, total = results.get("answers") or {}, results.get("responses", 0)
+    if unread := facts.get("unanswered"):
+        reasons = "; ".join(f"{reason}: {number:,}" for reason, number in unread.items())
+        prompts = total + results.get("without_response", 0)
+        yield f"{sum(unread.values()):,} of {prompts:,} prompts have no response that was scored ({reasons})."
     asked = results.get("model", {}).get("server", {}).get("model")
     if facts.get("cut"):
         yield (
