@@ -21,7 +21,7 @@ HEAVY = {"torch", "transformers", "peft", "accelerate", "safetensors", "tokenize
 # DESIGN, section 3, from the ground up; a package may import what stands on a lower floor.
 FLOORS = [
     {"errors", "seeds", "terminal", "verb", "__init__"},
-    {"progress", "input_files", "ranges", "hub_offline"},
+    {"progress", "input_files", "ranges", "hub_offline", "template_worker", "template_process"},
     {"config", "registry"},
     {"paper"},
     {"data"},

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+BUILD = "build.json"
+"""Record of a build that asks a language model, or writes files besides the benchmark's tables."""
+RECORDS = (
+    "run.json",
+    "benchmark.yaml",
+    BUILD,
+    "statement.dsse.json",
+    "config.json",
+    "adapter_config.json",
+    "delta.json",
+)
+"""Files that describe the others of their folder: of a run, benchmark, case or model."""
 
 
 @contextmanager
@@ -48,12 +60,15 @@ def atomic_files(*paths: Path) -> Iterator[list[Path]]:
         for path, part in parts.items():
             make_folder(path.parent)
             _clean(path.parent, os.getpid())
-            part.touch(mode=0o600)
+            _create(part)
         yield [*parts.values()]
         for part in parts.values():
-            part.chmod(0o600)  # a writer may have put a file of its own there
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
+            handle = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.fchmod(handle, 0o600)  # a writer may have put a file of its own there
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         for path, part in parts.items():
             part.replace(path)
     except BaseException as error:
@@ -70,6 +85,42 @@ def atomic_files(*paths: Path) -> Iterator[list[Path]]:
         if refused is None:
             raise
         raise refused from error
+
+
+def _create(part: Path) -> None:
+    """Create an empty file of our own; whatever had the name of a part, such as a link, is removed first."""
+    with suppress(FileNotFoundError):
+        part.unlink()
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+
+
+def refuse_existing(*paths: Path, why: str = "no file is written over", overwrite: bool | None = None) -> None:
+    """Refuse to write over a file that a user named; checked before the work begins.
+
+    Args:
+        overwrite: whether a regular file may be replaced, which is no part of a benchmark, run, case or model; None
+            for a command that has no such flag.
+
+    Raises:
+        InputError: something has that name.
+    """
+    for path in filter(os.path.lexists, paths):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; --out is the file to write.")
+        if not overwrite:
+            more = "" if overwrite is None else " --overwrite replaces it."
+            raise InputError(f"{path} exists, and {why}. Choose another --out.{more}")
+        if path.is_symlink() or not path.is_file():
+            raise InputError(
+                f"{path} is a link or a device, which --overwrite does not replace: choose another --out."
+            )
+        folder = path.absolute().parent
+        for record in (place / name for place in (folder, folder.parent) for name in RECORDS):
+            if os.path.lexists(record):
+                raise InputError(
+                    f"{path} lies in a folder that {record} describes, and --overwrite replaces nothing there. "
+                    "Choose another --out."
+                )
 
 
 def _last_begun(parts: Mapping[Path, Path]) -> Path:

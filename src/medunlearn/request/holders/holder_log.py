@@ -100,7 +100,6 @@ class Holders:
             raise InputError(f"{path}: the log is written as {', '.join(LOGS)}.")
 
         with atomic_file(path) as part:
-            os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
             if suffix == ".parquet":
                 table.to_parquet(part)
             elif suffix == ".csv":
