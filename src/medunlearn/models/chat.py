@@ -16,11 +16,15 @@ from weakref import WeakKeyDictionary
 from jinja2 import TemplateError
 
 from medunlearn.errors import ModelError, first_line
-from medunlearn.models.tiny import CHAT
 from medunlearn.template_process import chat_templates_apart
 
 Opening = Literal["prompt", "turn"]
 """Text before an answer: the template's generation prompt, or its text before the answer of an answered turn."""
+CHAT = (
+    "{% for message in messages %}<|begin|>{{ message['role'] }}\n{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant\n{% endif %}"
+)
+"""Template of the tiny model, which is rendered in this process."""
 TODAY = "2024-07-26"
 """The date that templates with a clock are rendered on."""
 _CLOCK = "strftime_now"

@@ -13,8 +13,9 @@ from typing import Any
 from jinja2 import TemplateError
 from tokenizers import Tokenizer
 
+from medunlearn.models.chat import CHAT
 from medunlearn.models.folders import adapter_base, chain, is_adapter, local_folder
-from medunlearn.models.tiny import BEGIN, CHAT, fit_tokenizer
+from medunlearn.models.tiny import BEGIN, fit_tokenizer
 from medunlearn.template_process import render_prompt
 
 LETTERS_A_TOKEN = 4

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from medunlearn.models.chat import CHAT
 from medunlearn.seeds import stable_seed
 
 if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel
 
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
-CHAT = (
-    "{% for message in messages %}<|begin|>{{ message['role'] }}\n{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant\n{% endif %}"
-)
 
 
 def build_tiny(
