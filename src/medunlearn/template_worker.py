@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -130,7 +131,12 @@ def match_patterns(patterns: list[str], names: list[str]) -> list[str]:
     return sorted(matches)
 
 
-WAYS = {"chat": render_chat, "prompt": render_prompt, "placeholders": placeholders, "match": match_patterns}
+WAYS: dict[str, Callable[..., Any]] = {
+    "chat": render_chat,
+    "prompt": render_prompt,
+    "placeholders": placeholders,
+    "match": match_patterns,
+}
 
 if __name__ == "__main__":
     main()

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -159,11 +160,18 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
     Native libraries wrap the system's error in their own types and messages, so the error number is checked first
     and the text second.
     """
-    number = getattr(error, "errno", None)
     text = str(error)
-    full = ("No space left", "os error 28", "Disk quota exceeded")
-    if number in _FULL or any(words in text for words in full):
+    said = re.search(r"os error (\d+)|\[errno (\d+)\]", text)
+    number = getattr(error, "errno", None) or (int(said[1] or said[2]) if said else None)
+    if number in _FULL or any(words in text for words in ("No space left", "Disk quota exceeded")):
         return StorageError(f"The disk is full: {path} was not written. Free some space and run it again.")
+    if number == errno.EFBIG:
+        return StorageError(
+            f"{path} was not written: it is larger than this process may write. Raise the limit (ulimit -f "
+            "unlimited) and run it again."
+        )
+    if number in (errno.EROFS, errno.EIO) and not isinstance(error, OSError):
+        return StorageError(f"Cannot write {path}: {os.strerror(number)}.")
     if isinstance(error, OSError):
         return StorageError(f"Cannot write {path}: {error.strerror or error}.")
     return None
@@ -182,7 +190,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -190,8 +198,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as the bytes of a JSON file."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    """A value as the bytes of a JSON file; half a character, as of a file name that is not UTF-8, is escaped."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
 
 
 def read_json(path: Path) -> Any:
@@ -236,7 +244,9 @@ def read_table(
         BenchmarkError: the file is missing, cut off, or has other columns.
     """
     try:
-        table = pq.ParquetFile(regular_file(path, BenchmarkError)).read()
+        with pq.ParquetFile(regular_file(path, BenchmarkError)) as file:
+            refuse_large(file, path, BenchmarkError)
+            table = file.read()
         rows: list[dict[str, Any]] = table.to_pylist()
     except FileNotFoundError:
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
@@ -249,6 +259,26 @@ def read_table(
         extra = [field for field in optional or () if field.name in table.schema.names]
         _check_columns(path, table.schema, pa.schema([*schema, *extra]))
     return rows
+
+
+MOST_ROWS, MOST_CELLS = 5_000_000, 1_000_000_000
+"""Rows that are read one by one, twice those of the largest public collections of notes; values of a table."""
+
+
+def refuse_large(
+    file: pq.ParquetFile, path: Path, error: type[InputError] = InputError, most_rows: int = MOST_ROWS
+) -> None:
+    """Refuse a Parquet file that says it has more rows or values than are read: a small file can have billions.
+
+    Raises:
+        InputError: it has; of the type ``error``.
+    """
+    rows, columns = file.metadata.num_rows, file.metadata.num_columns
+    if rows > most_rows or rows * columns > MOST_CELLS:
+        raise error(
+            f"{path} has {rows:,} rows of {columns:,} columns; at most {most_rows:,} rows and {MOST_CELLS:,} "
+            "values are read. Is it the right file? If so, split it."
+        )
 
 
 def write_frame(path: Path, table: pd.DataFrame, **how: Any) -> None:
@@ -279,7 +309,9 @@ def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataF
     if not path.exists():
         raise InputError(f"{path} is missing. {remedy}")
     try:
-        table = pd.read_parquet(regular_file(path), **how)
+        with pq.ParquetFile(regular_file(path)) as file:
+            refuse_large(file, path, InputError, MOST_CELLS)
+        table = pd.read_parquet(path, **how)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}). It is truncated or broken. {remedy}"

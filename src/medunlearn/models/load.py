@@ -50,6 +50,7 @@ from medunlearn.models.rope import make_independent_of_batches
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.models.shared_base import SharedBase
 from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
+from medunlearn.models.threads import settle_threads
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
@@ -188,6 +189,7 @@ def load_model(
         loaded = loader.adapted(Path(source), allow_broken)
     else:
         loaded = loader.plain(source, without_layers, shared)
+    settle_threads(loaded.model)
     if loaded.layers is not None:
         return loaded
     loaded.problems = weight_problems(loaded.model, loaded.tokenizer)

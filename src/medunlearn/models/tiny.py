@@ -42,6 +42,7 @@ def build_tiny(
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     from medunlearn.models.load import LanguageModel
+    from medunlearn.models.threads import settle_threads
 
     bpe = fit_tokenizer(texts, vocabulary)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=END, pad_token=PAD)
@@ -62,6 +63,7 @@ def build_tiny(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_seed("tiny", seed))
         model = LlamaForCausalLM(config)
+    settle_threads(model)
     return LanguageModel(model, tokenizer, source=f"tiny:{seed}")
 
 

@@ -71,5 +71,5 @@ def free_folder(out: Path) -> Path:
 def _is_report(folder: Path) -> bool:
     """True if a folder holds a report: its data are written first."""
     with suppress(InputError, AttributeError):
-        return {"format", "title"} <= read_json(folder / PAGES[0]).keys()
+        return bool({"format", "title"} <= read_json(folder / PAGES[0]).keys())
     return False

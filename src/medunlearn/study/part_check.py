@@ -17,9 +17,9 @@ from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, InputError, ModelError, first_line
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import default_trainable
-from medunlearn.models.folders import adapter_base, cached_file, chain, is_adapter, model_folder
+from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
 from medunlearn.models.limits import refuse_oversized
-from medunlearn.models.loading import from_pretrained
+from medunlearn.models.loading import cached_file, from_pretrained
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder
 from medunlearn.models.tiny import build_tiny
 from medunlearn.study.presets import unlearning_method
