@@ -2,7 +2,7 @@
 
     python benchmarks_perf/threads.py [--epochs 2] [--patients 12] [--busy N]
 
-Each setting trains the same model in a process of its own: with the system's default (one thread for each core, which
+Each setting trains the same model in a process of its own: with the default of torch (a thread for each core, which
 spins while it waits), with OMP_WAIT_POLICY=PASSIVE, with one thread, and with no setting, which is what users have.
 ``--busy`` starts N processes besides that only compute.
 """
