@@ -2,10 +2,10 @@
 
     python benchmarks_perf/demo_elsewhere.py [--what amnesia] [--synthetic 12] [--epochs 1] [--python PATH ...]
 
-The source is copied into a folder whose name has spaces and accents, which also is the user's home. As root the demo
-runs as the user ``nobody``, if that user may read the interpreter. A Python without the packages is listed as such.
-The second call has no network: every address is a proxy that refuses, and hubs are told to be offline. Also prints
-the time of the demo, in seconds and CPU seconds, beside the machine's load.
+The source is copied into a folder whose name has spaces and accents, which is the user's home as well. As root the
+demo runs as the user ``nobody``, if that user may read the interpreter. A Python without the packages is listed as
+such. The second call has no network: every address is a proxy that refuses, and hubs are told to be offline. Also
+prints the time of the demo, in seconds and CPU seconds, beside the machine's load.
 """
 
 from __future__ import annotations
