@@ -21,10 +21,14 @@ def test_a_run_in_a_folder_with_a_difficult_name(
     medunlearn("build", "amnesia", "--synthetic", 4, "--out", bench)
     tiny = ("--model=tiny", "--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32")
     medunlearn("train", bench, *tiny, "--out", run)
-    medunlearn("report", run, "--benchmark", bench, "--out", page)
+    quick = ("--split=random_25", "--limit=2", "--max-new-tokens=4", "--replicates=20", "--allow-broken")
+    evaluate = ("evaluate", run, bench, *quick, "--out", "les nombres.csv")
+    medunlearn(*evaluate)
+    assert "--overwrite" in medunlearn(*evaluate, code=2).text
+    report = ("report", run, "--benchmark", bench, "--split=random_25", "--out", page)
+    medunlearn(*report)
     assert json.loads(Path(page, "report.json").read_text())["title"]
-    assert "nothing to do" not in medunlearn("inspect", run).text
-    assert medunlearn("verify", run).text
-    for words in (("train", bench, *tiny, "--out", run), ("report", run, "--benchmark", bench, "--out", page)):
+    medunlearn("verify", run)
+    for words in (("train", bench, *tiny, "--out", run), (*evaluate, "--overwrite"), report):
         medunlearn(*words)  # again: found complete, not refused
-    assert sorted(path.name for path in home.iterdir()) == sorted([bench, run, page])
+    assert sorted(path.name for path in home.iterdir()) == sorted([bench, run, page, "les nombres.csv"])
