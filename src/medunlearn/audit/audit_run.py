@@ -15,10 +15,11 @@ from medunlearn.audit.audited_models import (
     audited_model,
     relabel,
 )
-from medunlearn.audit.extraction import refuse_unknown
-from medunlearn.audit.measures import get_measure
+from medunlearn.audit.extraction import LEAK, refuse_unknown
+from medunlearn.audit.measures import get_measure, short_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.single_audit import audit_model, audit_stored
+from medunlearn.audit.unanswered import refuse_unmeasured
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.folder_lock import lock_folder
@@ -74,6 +75,7 @@ def audit(
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
         ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
+        MedunlearnError: no subject could be scored; says why.
     """
     of_stages = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
     parts = check_stages(of_stages, model=model is not None)
@@ -91,7 +93,7 @@ def audit(
             )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         audited = audited_model(str(model), checked, name=model_name, **how)  # type: ignore[arg-type]
-        corpora = _corpora(sources, checked)
+        corpora = _corpora(sources, checked, parts.infer)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
@@ -100,6 +102,7 @@ def audit(
             options_respondent(parts.options, audited, device, **whole)
         audit_model(audited, corpora, checked, folder, quiet)
     _refuse_broken(folder, checked)
+    refuse_unmeasured(folder)
     labels, others = [Run.open(folder).label], []
     run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, reference_file)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
@@ -107,6 +110,7 @@ def audit(
     for word in baselines:
         path, other = run_baseline(word, labels)
         _refuse_broken(path, checked)
+        refuse_unmeasured(path)
         labels.append(Run.open(path).label)
         if path.is_relative_to(folder):
             # What the model never saw is said of the model; a baseline may not know the corpus by name.
@@ -149,6 +153,11 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
                 problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
         except InputError as error:
             problems.append(f"measures: {error}")
+    if short := not problems and short_measures(settings.measures or (LEAK,), settings.max_new_tokens):
+        problems.append(
+            f"max_new_tokens: {settings.max_new_tokens} are fewer tokens than {', '.join(short)} can be scored on. "
+            "Raise it, or name other measures"
+        )
     try:
         parse_decodings(settings.decodings)
     except ConfigError as error:
@@ -157,9 +166,9 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         raise ConfigError(problems)
 
 
-def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
+def _corpora(words: Sequence[str], settings: AuditSettings, further: Sequence[str] = ()) -> list[Corpus]:
     columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
-    return read_corpora(words, NoteColumns(**columns), columns_of(settings.prompt))
+    return read_corpora(words, NoteColumns(**columns), [*columns_of(settings.prompt), *further])
 
 
 def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:

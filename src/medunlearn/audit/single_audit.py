@@ -20,6 +20,7 @@ from medunlearn.audit.measures import MEASURES, default_measures
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
 from medunlearn.audit.probes import Probe, draw_probes, probe_set, read_probe_table, write_probes
 from medunlearn.audit.stored_probes import read_stored
+from medunlearn.audit.unanswered import answer_facts, unanswered
 from medunlearn.audit.units import Unit, WordsUnit, continuations, unit_without_model
 from medunlearn.config.audit import AuditSettings
 from medunlearn.config.probe_settings import read_probes
@@ -199,17 +200,22 @@ def _score(
     texts: Sequence[tuple[str, str]] | None,
 ) -> None:
     """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
+    missing = len(answers.reasons)
+    answers.reasons |= unanswered(answers.responses, answers.probes)
     with recording.stage("score"):
         score_all(recording.folder, answers, _measures(settings), unit, texts)
     answered = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()
+        if key not in answers.reasons
     )
+    facts = answer_facts(answers.responses.values(), answers.reasons, settings.max_new_tokens)
     recording.info.results = {
         "health": {"problems": [*problems, *answer_problems(answered)]},
         "unit": {"name": unit.name, "noun": unit.noun},
         "probes": len(answers.probes),
         "responses_sha256": responses_digest(answers.responses.values()),
         "responses": len(answers.responses),
-        "without_response": len(answers.reasons),
+        "without_response": missing,
+        "answers": facts,
     }

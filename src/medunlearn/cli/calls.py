@@ -248,10 +248,12 @@ def review_identifiers(
         seed: seed of the sample
     """
     from medunlearn.audit.audit_tables import is_audit
+    from medunlearn.audit.identifiers.review import refuse_sheet
     from medunlearn.audit.identifiers.search import FILE, IdentifierSearch
     from medunlearn.audit.optional_stages import review_audit
 
     _refuse_zero(limit)
+    refuse_sheet(Path(out))
     sampling: dict[str, Any] = {"number": limit, "least_rouge": least_rouge, "seed": seed}
     if is_audit(Path(folder)) and not (Path(folder) / FILE).exists():
         return review_audit(Path(folder), Path(out), **sampling)
@@ -275,7 +277,7 @@ def detector_recall(
     """
     Args:
         detector: patterns, presidio, tagger:FOLDER, gliner:FOLDER, module:Class; several (a,b): also together
-        labelled: rows of text and spans; held-out or development: ours in four styles; none: invented notes
+        labelled: rows of text and spans; fresh, held-out or development: ours in styles; none: invented notes
         synthetic: notes to invent
         seed: seed of the notes and of the bootstrap
     """

@@ -57,6 +57,7 @@ def audit(
 
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     """Print the answer with its basis, searches that were not made, and the worst cases, on one screen."""
+    from medunlearn.audit.attacker_tiers import tier_rows
     from medunlearn.audit.extraction import share_text
     from medunlearn.audit.sampled_extraction import sample_rows
     from medunlearn.audit.screen_sentences import bound, gap_text
@@ -78,7 +79,8 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
         ]
         columns = [*(["corpus"] if several else []), "extracted", "subjects", "95%, exact", "trained minus these"]
         output.table("", columns, rows)
-    for rows_by_column in (way_rows(screen.ways), sample_rows(screen.samples, screen.extraction)):
+    tiers = tier_rows(screen.tiers, bound)
+    for rows_by_column in (way_rows(screen.ways), tiers, sample_rows(screen.samples, screen.extraction)):
         if rows_by_column:
             output.table("", list(rows_by_column[0]), [list(row.values()) for row in rows_by_column])
     output.line(*screen.conclusions)

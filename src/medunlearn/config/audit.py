@@ -48,6 +48,11 @@ class AuditParts(Settings):
     options: Annotated[dict[str, Any] | None, BeforeValidator(_file)] = Field(
         None, description="file of multiple-choice questions; one option of each is removed and asked for"
     )
+    infer: Words = Field(
+        (),
+        description="columns with a sensitive attribute (a diagnosis): how well responses tell whose it is, by "
+        "what the attacker knows",
+    )
     unseen: Words = Field(
         (),
         description="names of corpora that the model never saw, besides benchmarks' holdouts and texts of 0 copies",
@@ -91,9 +96,10 @@ class IdentifierSettings(Settings):
     """Find identifiers and other sensitive content in a model's responses."""
 
     detectors: Words = Field(
-        ("patterns",),
-        description="find identifiers that no record declares: patterns, presidio, presidio:MODEL, tagger:FOLDER, "
-        "gliner:FOLDER, module:Class; several are united; [] for none",
+        ("auto",),
+        description="find identifiers that no record declares: auto (patterns, and spacy where a pipeline is "
+        "installed), patterns, spacy, spacy:NAME, presidio, presidio:MODEL, tagger:FOLDER, gliner:FOLDER, "
+        "module:Class; several are united; [] for none",
     )
     fuzzy: Literal["own", "all", "none"] = Field(
         "own",
@@ -104,7 +110,7 @@ class IdentifierSettings(Settings):
     labelled: str | None = Field(
         None,
         description="notes of yours with their identifiers labelled (text, spans): the first screen shows the "
-        "detectors' recall on them; none: recall on our own notes",
+        "detectors' recall on them; none: recall on invented notes of ours",
     )
     sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
     judged: int = Field(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_validator
 
-from medunlearn.config.clinical_notes import ColumnPrompts
+from medunlearn.config.clinical_notes import Prompts
 from medunlearn.config.settings import Context, Listed, Numbers, Settings, Template, Words
 from medunlearn.errors import InputError
 from medunlearn.input_files import read_text
@@ -122,10 +122,10 @@ class TextProbes(ProbeSettings):
         min_length=1,
         description="prefix lengths in tokens; each gives a separate probe",
     )
-    prompt: ColumnPrompts = Field(
+    prompt: Prompts = Field(
         (),
-        description='prompt whose answer is the text, columns in braces: "Write the note of {name}."; may be given '
-        "several times",
+        description='prompt whose answer is the text, columns in braces: "Write the note of {name}."; may be '
+        "given several times, for attackers who know more or less",
         json_schema_extra={"flag": "repeated"},
     )
     template: Literal["plain", "chat", "clinical"] = Field(
