@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
+NUMBERS = count()
+"""Of tables: none is written over."""
 QUIET: dict[str, Any] = {"metrics": "rouge_l", "replicates": 20, "allow_broken": True, "quiet": True}
 ASKED: dict[str, Any] = {"split": "random_10", "limit": 1, "folds": ("train",), "template": "plain", "seed": 3}
 
@@ -37,7 +40,7 @@ def answered(hospital: Benchmark, folder: Path, word: str, **settings: Any) -> E
     rows = [{"question_id": q.question_id, "response": f"{word} {q.answer}"} for q in hospital.questions]
     file = folder / f"{word}.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return mu.evaluate(file, hospital, out=folder / "table.csv", **QUIET, **settings).models[0]
+    return mu.evaluate(file, hospital, out=folder / f"table-{next(NUMBERS)}.csv", **QUIET, **settings).models[0]
 
 
 def test_another_model_is_asked_the_same(asked: Evaluated, hospital: Benchmark, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ HOW: dict[str, Any] = {
     "max_new_tokens": MOST,
     "template": "plain",
 }
+NUMBERS = count()
+"""Of tables: none is written over."""
 QUIET: dict[str, Any] = {**HOW, "allow_broken": True, "quiet": True}
 TEXT = ("rouge_l", "token_f1", "exact_match")
 MORE = ("em", "te", "ranked_first")
@@ -76,7 +79,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def evaluated(source: object, hospital: Benchmark, folder: Path, **settings: Any) -> Evaluation:
     how = {**QUIET, "metrics": (*TEXT, *MORE), **settings}
-    return mu.evaluate(str(source), hospital, out=folder / "table.csv", **how)
+    return mu.evaluate(str(source), hospital, out=folder / f"table-{next(NUMBERS)}.csv", **how)
 
 
 def assert_text_is_equal(one: Evaluated, here: Evaluated) -> None:
