@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from medunlearn.audit.attacker_tiers import AttackerTier, attacker_tiers, tiers_data
 from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.audit.extraction import CorpusExtraction, Extraction, extraction, extraction_rows, share_text
 from medunlearn.audit.giveaways import Giveaway, giveaway, giveaway_data
@@ -41,6 +42,7 @@ _MISSING: Mapping[str, str] = {
     "options": "removed answer options (--options)",
     "prompts": "prompts other than the beginning of a text: questions and chats (--prompt, --template chat)",
     "beginnings": "beginnings of texts, given as they are (--ways)",
+    "inference": "inference of a sensitive attribute, such as a diagnosis (--infer COLUMN)",
     "wording": "wording that several patients' texts share (audit again: this audit is of an older version)",
 }
 
@@ -55,6 +57,7 @@ class FirstScreen:
         cases: worst first.
         ways: subjects extracted by each way of asking; empty if there is one way.
         samples: extraction as a probability over k samples; empty if none were drawn.
+        tiers: what attackers with more and less knowledge bring out; empty without prompts or attributes.
         caveat: warning to read before the answer; empty if there is none.
         notes: sentences on what limits the responses (:func:`~medunlearn.audit.unanswered.answer_notes`).
     """
@@ -65,6 +68,7 @@ class FirstScreen:
     cases: tuple[WorstCase, ...]
     ways: tuple[WayExtraction, ...] = ()
     samples: tuple[SampledExtraction, ...] = ()
+    tiers: tuple[AttackerTier, ...] = ()
     caveat: str = ""
     notes: tuple[str, ...] = ()
 
@@ -216,6 +220,7 @@ class FirstScreen:
             "notes": list(self.notes),
             "extraction": extraction_rows(result),
             "ways": ways_data(self.ways),
+            "tiers": tiers_data(self.tiers),
             "samples": [asdict(row) for row in self.samples],
             "identifiers": None if self.giveaway is None else giveaway_data(self.giveaway),
             "not_searched": list(self.missing),
@@ -243,6 +248,7 @@ def first_screen(
         worst_cases(audit, names, titles, baselines, show_text=show_text),
         by_way(audit, result, baselines),
         by_samples(audit, result),
+        attacker_tiers(audit, result, baselines),
         not_memorized(audit.info),
         tuple(answer_notes(audit.info.get("results", {}))),
     )
@@ -263,6 +269,7 @@ def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:
         "options": audit.options is not None,
         "prompts": set(result.ways) != {PREFIX},
         "beginnings": PREFIX in result.ways,
+        "inference": audit.attributes is not None,
         "wording": all(corpus.boilerplate is not None for corpus in result.corpora),
     }
     yield from (text.format(decoding=result.decoding) for name, text in _MISSING.items() if not present[name])

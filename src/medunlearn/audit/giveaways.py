@@ -15,7 +15,7 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import AuditTables, leaked, shared_probes
 from medunlearn.audit.extraction import Extraction, labelled_probes, measured, problems_of, subject_noun
-from medunlearn.audit.recall_by_kind import KindRecall, read_recall
+from medunlearn.audit.recall_by_kind import KindRecall, hardly_measured, read_recall
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_paired_shares
 
 NOBODY = SubjectShare(0, 0)
@@ -66,6 +66,7 @@ class Giveaway:
         unseen: of patients that the model never saw: identifiers, and patients; None if there are none.
         detectors: names of the detectors that found undeclared identifiers.
         recall: of the detectors on labelled notes (:func:`~medunlearn.audit.recall_by_kind.read_recall`).
+        hardly_measured: titles of the kinds without a share there.
     """
 
     decoding: str
@@ -78,6 +79,7 @@ class Giveaway:
     baselines: tuple[BaselineGiveaway, ...]
     detectors: tuple[str, ...]
     recall: tuple[KindRecall, ...] = ()
+    hardly_measured: tuple[str, ...] = ()
 
 
 def giveaway(
@@ -110,6 +112,7 @@ def giveaway(
         baselines=tuple(_against(audit, baseline, members, extraction.decoding) for baseline in baselines),
         detectors=tuple(sorted(set(map(str, detectors)))),
         recall=read_recall(audit.folder, titles),
+        hardly_measured=hardly_measured(audit.folder, titles),
     )
 
 
@@ -197,6 +200,7 @@ def giveaway_data(result: Giveaway) -> dict[str, Any]:
         "low": low,
         "high": high,
         "recall": [asdict(kind) for kind in result.recall],
+        "hardly_measured": list(result.hardly_measured),
         "kinds": [{"kind": k.title, "identifiers": k.identifiers, "subjects": k.subjects} for k in result.kinds],
         "unseen": unseen,
         "baselines": [_baseline_data(baseline) for baseline in result.baselines],

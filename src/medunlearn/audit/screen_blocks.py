@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from medunlearn.audit.attacker_tiers import tier_rows
 from medunlearn.audit.extraction import share_text
 from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.audit.sampled_extraction import sample_rows
@@ -92,6 +93,23 @@ def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
         "aside",
     )
     return section("Ways of asking", parts, note if sampled else None)
+
+
+def tiers_section(screens: Sequence[FirstScreen]) -> Section | None:
+    """Extraction and inference by what the attacker knows of a patient."""
+    several = len({screen.extraction.label for screen in screens if screen.tiers}) > 1
+    parts: list[Block] = []
+    for screen in screens:
+        if screen.tiers:
+            parts += [Text(screen.extraction.label)] if several else []
+            parts.append(_table(tier_rows(screen.tiers, bound), cards=True))
+    note = Text(
+        "A way of asking counts where its prompt tells most: the columns in its braces, or the beginning of the "
+        "note. AUROC: whether responses name a value of the attribute more often for patients who have it than for "
+        "others; 0.5 is guessing. Values that the prompt held are left out.",
+        "aside",
+    )
+    return section("Attackers by what they know", parts, note if parts else None)
 
 
 def _table(rows: Sequence[Mapping[str, Cell | str]], **options: Any) -> Table:

@@ -174,6 +174,11 @@ def giveaway_sentences(result: Giveaway) -> Iterator[str]:
             )
     if result.recall:
         yield (_recall_on_yours if result.recall[0].notes == YOURS else _recall_on_ours)(result.recall)
+        if result.hardly_measured:
+            titles = ", ".join(_lower(title) for title in result.hardly_measured)
+            yield f"Of these kinds too few were labelled to say what share is found: {titles}."
+    elif not result.detectors:
+        yield "Names and other identifiers were looked for by the patients' known ones alone: no detector read on."
     if result.unseen is not None:
         number, whose = result.unseen
         text = f"{number:,}, of {whose.hits:,} of them" if number else "none"
@@ -213,9 +218,12 @@ def _recall_by_kind(recalls: Sequence[KindRecall]) -> str:
 
 
 def _recall_on_ours(recalls: Sequence[KindRecall]) -> str:
+    of_style = [row for row in recalls if row.style != ALL_KINDS]
+    weakest = [f" ({row.found} of {row.labelled} in the weakest, {row.style})" for row in of_style]
     return (
-        "What no record declares a detector must find: in our own notes of four styles it finds "
-        f"{_recall_by_kind(recalls)}. On yours it may find fewer (--identifiers.labelled FILE)."
+        "What no record declares a detector must find: in invented notes of several styles it finds "
+        f"{_recall_by_kind(recalls)}{''.join(weakest)}. One author wrote these notes and our rules: on yours it "
+        "may find fewer (--identifiers.labelled FILE)."
     )
 
 
