@@ -25,6 +25,7 @@ from medunlearn.audit.screen_sentences import (
     not_memorized,
     plural,
 )
+from medunlearn.audit.unanswered import answer_notes
 from medunlearn.audit.way_extraction import WayExtraction, by_way, missed_by_beginnings, ways_data
 from medunlearn.audit.worst_cases import WorstCase, worst_cases
 from medunlearn.config.audit import PREFIX
@@ -58,6 +59,7 @@ class FirstScreen:
         samples: extraction as a probability over k samples; empty if none were drawn.
         tiers: what attackers with more and less knowledge bring out; empty without prompts or attributes.
         caveat: warning to read before the answer; empty if there is none.
+        notes: sentences on what limits the responses (:func:`~medunlearn.audit.unanswered.answer_notes`).
     """
 
     extraction: Extraction
@@ -68,6 +70,7 @@ class FirstScreen:
     samples: tuple[SampledExtraction, ...] = ()
     tiers: tuple[AttackerTier, ...] = ()
     caveat: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -77,9 +80,9 @@ class FirstScreen:
             return BROKEN
         if result.reason or not result.corpora:
             return UNMEASURED
-        return "; ".join(
-            self._of_corpora(lambda corpus: [f"{share_text(corpus.members, corpus.noun)} can be extracted"])
-        )
+        if not any(corpus.members.n for corpus in result.corpora):
+            return UNMEASURED
+        return "; ".join(self._of_corpora(_extracted))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -118,7 +121,7 @@ class FirstScreen:
 
     @property
     def _caveats(self) -> tuple[str, ...]:
-        return (self.caveat,) if self.caveat else ()
+        return (*([self.caveat] if self.caveat else []), *self.notes)
 
     @property
     def lead(self) -> tuple[str, ...]:
@@ -214,6 +217,7 @@ class FirstScreen:
             "unit": result.unit,
             "problems": list(result.problems),
             "caveat": self.caveat,
+            "notes": list(self.notes),
             "extraction": extraction_rows(result),
             "ways": ways_data(self.ways),
             "tiers": tiers_data(self.tiers),
@@ -246,7 +250,13 @@ def first_screen(
         by_samples(audit, result),
         attacker_tiers(audit, result, baselines),
         not_memorized(audit.info),
+        tuple(answer_notes(audit.info.get("results", {}))),
     )
+
+
+def _extracted(corpus: CorpusExtraction) -> Iterator[str]:
+    measured = share_text(corpus.members, corpus.noun)
+    yield f"{measured} can be extracted" if corpus.members.n else measured
 
 
 def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:

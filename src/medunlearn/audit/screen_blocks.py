@@ -56,7 +56,9 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
         title = "Extracted, with exact 95% intervals"
         if len(screen.extraction.corpora) > 1:
             title = f"{corpus.corpus}: {title[0].lower()}{title[1:]}"
-        rows = [row for row in screen.groups if row[0] == corpus.corpus]
+        rows = [row for row in screen.groups if row[0] == corpus.corpus and row[2].n]
+        if not corpus.members.n:
+            continue
         bars = []
         for _, group, share, gap, _ in rows:
             low, high = share.limits
@@ -157,9 +159,10 @@ def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
     """The worst cases of all models in one table, with filters and a search box."""
     cases = [case for screen in screens for case in screen.cases]
     if not cases:
-        return section(
-            "Worst cases", Text("No response shares a run of 30 or an identifier of its record.", "empty")
-        )
+        measured = any(corpus.members.n for screen in screens for corpus in screen.extraction.corpora)
+        nothing = "No response shares a run of 30 or an identifier of its record."
+        unread = "No response could be read, so nothing is known of any case."
+        return section("Worst cases", Text(nothing if measured else unread, "empty"))
     cases.sort(key=worst_first)
     visible = cases[:SHOWN]
     more = f" The {SHOWN:,} worst of {len(cases):,} are here; report.json has all." if len(cases) > SHOWN else ""

@@ -129,7 +129,7 @@ def _measures(result: Audit, output: Output) -> None:
     for (measure, reason), part in scores[scores["value"].isna()].groupby(["measure", "reason"], sort=False):
         output.line(f"Unscored, {len(part)} x {measure}: {reason}.")
     for model in (result, *result.baselines):
-        output.line(f"{model.label}: lengths in {model.unit}.")
+        output.line(f"{model.label}: lengths in {model.unit}. {model.run.info.probe_set}".rstrip())
     _show_leaking(result, output)
     subjects = "Intervals: 95%, over subjects (a record is its own where no subject is known)"
     output.line(f"{subjects}; differences are paired on probes.")
