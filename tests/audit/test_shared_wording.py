@@ -101,6 +101,17 @@ def test_a_patients_own_repeated_notes_are_no_boilerplate(tmp_path: Path):
     assert (corpus.members.hits, corpus.members.n, corpus.boilerplate) == (2, 2, 0)
 
 
+def test_copies_of_a_note_are_no_other_patients(tmp_path: Path):
+    """Where nobody says whose a text is, a note that is there several times is no boilerplate."""
+    text = own_part(1)
+    row = {"prefix": text[:60], "suffix": text[60:], "response": text[60:]}
+    write_lines(tmp_path / "said.jsonl", [{"record_id": f"n{place}", **row} for place in range(4)])
+    screen = audit(
+        responses=tmp_path / "said.jsonl", out=tmp_path / "audit", quiet=True, replicates=50
+    ).first_screen()
+    assert screen.answer == "4 of 4 records can be extracted"
+
+
 def test_an_older_audit_says_that_nobody_looked(tmp_path: Path):
     screen_of(tmp_path, boilerplate)
     spans = tmp_path / "audit" / SPANS

@@ -131,6 +131,18 @@ def _probed_texts(probes: Iterable[Probe]) -> set[tuple[str, str]]:
     return {(probe.subject, probe.before + probe.suffix) for probe in probes}
 
 
+def _owners(probes: Iterable[Probe], texts: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Record -> the first with the same text, where nobody said whose a text is: copies are not others' texts."""
+    if any(probe.subject != probe.record_id for probe in probes):
+        return {}
+    first_of: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for record, text in texts:
+        first = first_of.setdefault(text, record)
+        owners.setdefault(record, owners.get(first, first))
+    return owners
+
+
 def _spans(
     keys: Sequence[Key],
     probes: Sequence[Probe],
@@ -143,8 +155,13 @@ def _spans(
     columns = _key_columns([key for key, _, _ in flat])
     columns |= {name: [getattr(run, name) for *_, run in flat] for name in ("length", "in_response", "in_suffix")}
     columns["text"] = [_suffix_text(probe, run.in_suffix, run.length) for _, probe, run in flat]
-    ids = [(probe.subject, probe.encoded.ids[run.in_suffix : run.in_suffix + run.length]) for _, probe, run in flat]
-    wording = run_wording(ids, texts, unit)
+    pairs_of_texts = list(texts) if flat else []
+    owner = _owners(probes, pairs_of_texts)
+    ids = [
+        (owner.get(probe.subject, probe.subject), probe.encoded.ids[run.in_suffix : run.in_suffix + run.length])
+        for _, probe, run in flat
+    ]
+    wording = run_wording(ids, [(owner.get(name, name), text) for name, text in pairs_of_texts], unit)
     columns |= {name: [values[place] for values in wording] for place, name in enumerate(COLUMNS)}
     return pa.table(columns, schema=SPANS_SCHEMA)
 
