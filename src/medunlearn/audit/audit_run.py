@@ -10,6 +10,8 @@ from typing import Any
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
 from medunlearn.audit.extraction import refuse_unknown
+from medunlearn.audit.identifiers.declared import with_declared
+from medunlearn.audit.identifiers.same_person import joined_ids, read_same_person
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
@@ -32,7 +34,7 @@ from medunlearn.registry import names as known_names
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
-from medunlearn.sources.notes import NoteColumns
+from medunlearn.sources.patient_notes import NoteFields
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -163,8 +165,11 @@ def _measures(settings: AuditSettings) -> list[str]:
 
 
 def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
-    columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
-    return read_corpora(words, NoteColumns(**columns), columns_of(settings.prompt))
+    required = [("--prompt", name) for name in columns_of(settings.prompt)]
+    required += [("--identifier-columns", name) for name in settings.identifier_columns]
+    joined = joined_ids(read_same_person(settings.same_person))
+    corpora = read_corpora(words, NoteFields.of_settings(settings), required, joined)
+    return [with_declared(corpus, settings.identifier_columns) for corpus in corpora]
 
 
 def _audit_model(

@@ -195,8 +195,8 @@ def _search_identifiers(
     from medunlearn.audit.identifiers.search import IdentifierSearch
 
     documents = [document for corpus in corpora for document in corpus.documents]
-    records = [Record(document.record_id, document.text, {}, document.identifiers or ()) for document in documents]
-    subjects = {document.record_id: document.subject for document in documents}
+    records = [Record(document.note_id, document.text, {}, document.identifiers or ()) for document in documents]
+    subjects = {document.note_id: document.patient for document in documents}
     records, tokens = records or _probed_records(folder), response_tokens(folder)
     search = IdentifierSearch(
         read_audit(folder), records, subjects, settings, folder, tokens, recorded_use(folder), quiet=quiet

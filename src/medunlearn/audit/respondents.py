@@ -193,7 +193,7 @@ class ServedModel:
         # Where nobody looked for identifiers, open texts are taken to have none.
         unknown = () if prompts_use(job.corpora, job.settings) == "open" else None
         identifiers = {
-            document.record_id: unknown
+            document.note_id: unknown
             if document.identifiers is None
             else tuple(identifier.value for identifier in document.identifiers)
             for corpus in job.corpora
@@ -238,7 +238,7 @@ class ServedModel:
         return {"kind": "server", "server": self.server.model_dump(mode="json"), **self._facts}
 
     def _decision(self, corpora: Sequence[Corpus], settings: AuditSettings) -> Any:
-        records = (Record(d.record_id, d.text, {}, d.identifiers or ()) for c in corpora for d in c.documents)
+        records = (Record(d.note_id, d.text, {}, d.identifiers or ()) for c in corpora for d in c.documents)
         use = prompts_use(corpora, settings)
         return decide(self.server.base_url, data_use=use, records=records, permitted=self.permitted)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from medunlearn.config.clinical_notes import ColumnPrompts
+from medunlearn.config.clinical_notes import ColumnPrompts, NoteColumnFields
 from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Backend, Numbers, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
@@ -57,7 +57,7 @@ class AuditParts(Settings):
     )
 
 
-class AuditSettings(Settings):
+class AuditSettings(NoteColumnFields):
     """Measure how much a model repeats verbatim of texts that it may have been trained on."""
 
     prefixes: Annotated[tuple[int, ...], Numbers] = Field(
@@ -97,17 +97,6 @@ class AuditSettings(Settings):
     )
     measures: Words = Field(
         (), description="names from `medunlearn list measures`; none: all that need no further model"
-    )
-    text_column: str | None = Field(
-        None, description="column of a table that holds the text; none: guessed if plain"
-    )
-    id_column: str | None = Field(None, description="column that names a text; none: id, or its row")
-    subject_column: str | None = Field(
-        None, description="column of a text's subject; none: subject, or each text is its own subject"
-    )
-    copies_column: str | None = Field(
-        None,
-        description="column of a text's number of copies in the training text; none: copies, if present",
     )
     data_use: Literal["open", "credentialed"] | None = Field(
         None, description="data use of the texts; none: the benchmark's, else credentialed"

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from medunlearn.audit.identifiers.declared import identifier_columns
+from medunlearn.audit.identifiers.same_person import People, read_same_person, requested_ids
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
@@ -15,7 +17,7 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, request, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identifier_columns, identify, level_columns
+from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identify, level_columns
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
@@ -86,13 +88,7 @@ def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None 
 
 def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
     """The notes, and the non-members' notes."""
-    note_fields = NoteFields(
-        settings.patient_column,
-        settings.text_column,
-        settings.id_column,
-        settings.date_column,
-        settings.holdout_column,
-    )
+    note_fields = NoteFields.of_settings(settings)
     flags = [("--level", name) for name in settings.level if name != PATIENT]
     flags += [("--identifier-columns", name) for name in settings.identifier_columns]
     flags += [("--prompt", name) for name in columns_of(settings.prompt)]
@@ -140,7 +136,9 @@ def _requested_patients(settings: NotesSettings, read: PatientNotes, notes: Sequ
     """Patients of the deletion request, checked against the notes."""
     if settings.forget_patients is None:
         return []
-    requested, there = read_subjects(settings.forget_patients), {note.patient for note in notes}
+    people, there = People.of_notes(notes), {note.patient for note in notes}
+    asked = read_subjects(settings.forget_patients)
+    requested = requested_ids(asked, people, read_same_person(settings.same_person))
     for patient in requested:
         if patient not in there and patient in read.patients:
             raise InputError(f"Patient {patient!r} has rows in the notes, but no usable note.")
