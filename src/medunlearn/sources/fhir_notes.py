@@ -15,7 +15,7 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from medunlearn.sources.renderings import Rendering, best_rendering, plain_html, read_rendering
+from medunlearn.sources.renderings import DocumentText, best_rendering, plain_html, read_rendering
 from medunlearn.sources.table_files import LeftOut, Row
 
 Resource = Mapping[str, Any]
@@ -180,13 +180,13 @@ def _text(resource: Resource, binaries: Mapping[str, Resource]) -> str:
     return text
 
 
-def _attached(attachment: Resource, binaries: Mapping[str, Resource]) -> Rendering:
+def _attached(attachment: Resource, binaries: Mapping[str, Resource]) -> DocumentText:
     beside = _resolve(str(attachment.get("url") or ""), binaries) if attachment.get("url") else {}
     data = attachment.get("data") or beside.get("data")
     if not data:
         if attachment.get("url"):
             raise ValueError(ELSEWHERE)
-        return Rendering(0, "")
+        return DocumentText(0, "")
     try:
         content = base64.b64decode("".join(str(data).split()), validate=True)  # FHIR allows white space in it
     except binascii.Error:

@@ -36,7 +36,7 @@ _UNREAD = re.compile(r"(?:image|audio|video|multipart)/|application/(?:pdf|dicom
 
 
 @dataclass(frozen=True)
-class Rendering:
+class DocumentText:
     """One rendering of a document.
 
     Attributes:
@@ -47,13 +47,13 @@ class Rendering:
     text: str
 
 
-def best_rendering(renderings: Iterable[Rendering]) -> str:
+def best_rendering(renderings: Iterable[DocumentText]) -> str:
     """The text that loses least, of renderings of one document; empty if none has text."""
     full = [rendering for rendering in renderings if rendering.text.strip()]
     return min(full, key=lambda rendering: rendering.rank).text if full else ""
 
 
-def read_rendering(content: bytes, declared: str = "") -> Rendering:
+def read_rendering(content: bytes, declared: str = "") -> DocumentText:
     """A rendering from its bytes.
 
     Args:
@@ -66,17 +66,17 @@ def read_rendering(content: bytes, declared: str = "") -> Rendering:
     if kind or _UNREAD.match(declared):
         raise ValueError(f"in a form that is not read ({kind or declared.split(';')[0].strip().lower()})")
     if content.lstrip().startswith(b"{\\rtf"):
-        return Rendering(3, _plain_rtf(content.decode("latin-1")))
+        return DocumentText(3, _plain_rtf(content.decode("latin-1")))
     charset = _CHARSET.search(declared)
     try:
         text = content.decode(charset[1]) if charset else decode_text(content)
     except (UnicodeDecodeError, LookupError):
         raise ValueError("that is not text in its character set") from None
     if "ClinicalDocument" in text[:5000] and text.lstrip().startswith("<"):
-        return Rendering(2, narrative(parse_xml(content)))
+        return DocumentText(2, narrative(parse_xml(content)))
     if "html" in declared.lower() or _MARKUP.match(text):
-        return Rendering(1, plain_html(text))
-    return Rendering(0, text.strip())
+        return DocumentText(1, plain_html(text))
+    return DocumentText(0, text.strip())
 
 
 class _PlainText(HTMLParser):

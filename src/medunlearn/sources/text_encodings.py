@@ -1,6 +1,6 @@
 """Text of files and attachments: UTF-8, UTF-16 with a byte order mark, or Windows-1252, packed by gzip or not.
 
-A file that is not UTF-8 is taken for Windows-1252 if no word of it has four such letters in a row: Western words have
+A file that is not UTF-8 is taken for Windows-1252 if no word of it has three such letters in a row: Western words have
 one or two, and Cyrillic, Greek, Chinese or Japanese read as Windows-1252 has many.
 """
 
@@ -17,7 +17,7 @@ from typing import BinaryIO, TextIO, cast
 
 WESTERN = "cp1252"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_NOT_WESTERN = re.compile(r"[^\W\d_a-zA-Z]{4}")
+_NOT_WESTERN = re.compile(r"[^\W\d_a-zA-Z]{3}")
 _CHUNK = 2**20
 
 
