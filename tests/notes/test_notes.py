@@ -11,13 +11,13 @@ from row_files import write_csv
 
 import medunlearn as mu
 from medunlearn.attacks.membership.sample import candidates
+from medunlearn.audit.identifiers.declared import identifier_columns
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.notes.identifying_phrases import identifying_phrase
-from medunlearn.audit.identifiers.declared import identifier_columns
 from medunlearn.notes.note_columns import chain_of, identify
 from medunlearn.notes.note_gaps import BLANK, gaps_in, sentence_with_gap
 from medunlearn.sources.patient_notes import PatientNote

@@ -47,12 +47,14 @@ def test_columns_are_guessed_where_that_is_plain(tmp_path: Path) -> None:
     assert read_corpora([str(path)])[0].documents[0].text == "Text."
     # A row of JSON may leave out what others have.
     write(path, [{"text": "Text."}, {"text": "More.", "ward": "B"}])
-    assert [document.values.get("ward") for document in read_corpora([str(path)], required=[WARD])[0].documents] == [
+    assert [
+        document.values.get("ward") for document in read_corpora([str(path)], required=[WARD])[0].documents
+    ] == [
         None,
         "B",
     ]
     several = write(tmp_path / "u.csv", [{"history": "Long ago.", "plan": "Soon.", "who": "p1"}])
-    with pytest.raises(ConfigError, match="--prompt: .*'ward'"):
+    with pytest.raises(ConfigError, match=r"--prompt: .*'ward'"):
         read_corpora([several], required=[WARD])
     with pytest.raises(ConfigError, match="history, plan, who"):
         read_corpora([several])
@@ -99,7 +101,11 @@ def test_a_benchmarks_records_with_those_that_nobody_trained_on(tmp_path: Path) 
     assert [document.patient for document in training.documents] == ["p1", "p1"]
     assert training.documents[0].identifiers == ANA
     assert training.documents[1].identifiers == ()
-    values = read_corpora([str(tmp_path / "bench")], required=[("--prompt", "patient"), ("", "name")])[0].documents[0].values
+    values = (
+        read_corpora([str(tmp_path / "bench")], required=[("--prompt", "patient"), ("", "name")])[0]
+        .documents[0]
+        .values
+    )
     assert (values["patient"], values["name"]) == ("p1", "Ana Silva"), "the first identifier of a type"
     assert training.data_use == "credentialed"
 

@@ -87,7 +87,10 @@ def test_the_only_table_is_taken_in_one_file_or_in_shards(hub: Hub) -> None:
         }
     )
     assert [note.text for note in read_patient_notes("hub:me/one", needs_patient=False).notes] == ["One."]
-    assert [note.text for note in read_patient_notes("hub:me/shards", needs_patient=False).notes] == ["Note 0.", "Note 1."]
+    assert [note.text for note in read_patient_notes("hub:me/shards", needs_patient=False).notes] == [
+        "Note 0.",
+        "Note 1.",
+    ]
 
 
 def test_what_cannot_be_chosen_names_the_fix(hub: Hub) -> None:

@@ -1,4 +1,4 @@
-"""Rows of tables: every form gives the same, a bad row or file is named, and lists of objects are read one by one."""
+"""Rows of tables: every form gives the same, a bad row or file is named, lists are read object by object."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_every_format_gives_the_same(tmp_path: Path, name: str) -> None:
 
 
 def test_columns_are_named_by_flags(tmp_path: Path) -> None:
-    rows = [{"key": 7, "letter": "Cough.", "head": "Cough", "who": 12, "identifiers": "Ann Lee; MRN-77", "n": "2.0"}]
+    rows = [
+        {"key": 7, "letter": "Cough.", "head": "Cough", "who": 12, "identifiers": "Ann Lee; MRN-77", "n": "2.0"}
+    ]
     write_rows(tmp_path / "n.jsonl", rows)
     named = NoteFields(id="key", text="letter", title="head", patient="who", disease="head", copies="n")
     (note,) = read(tmp_path / "n.jsonl", named).notes
@@ -148,7 +150,7 @@ def test_a_file_that_is_not_there_or_has_nothing_usable(tmp_path: Path) -> None:
         read(tmp_path / "folder.csv")
     for content in ('{"text": ""}\nno json\n', "no json\n"):
         (tmp_path / "n.jsonl").write_text(content)
-        with pytest.raises(SourceError, match="no usable note|no row that can be read"):
+        with pytest.raises(SourceError, match=r"no usable note|no row that can be read"):
             read(tmp_path / "n.jsonl", skip=True)
 
 

@@ -122,7 +122,9 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
     }
 
 
-def _prefix_probes(corpus: str, document: PatientNote, encoded: Encoded, settings: AuditSettings) -> Iterator[Probe]:
+def _prefix_probes(
+    corpus: str, document: PatientNote, encoded: Encoded, settings: AuditSettings
+) -> Iterator[Probe]:
     shortest = min(settings.shortest_suffix, settings.max_new_tokens)
     ways = [way for way in settings.asked_ways if way != PROMPT]
     for length in settings.prefixes:

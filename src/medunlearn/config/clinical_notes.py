@@ -34,8 +34,8 @@ def _as_text(value: Any) -> Any:
 
 
 NOTES_HELP = (
-    "CSV, TSV, Excel, JSONL, JSON or Parquet, a note per row; FHIR, C-CDA or i2b2 XML; a folder of such files, or of "
-    "text files in a folder per patient; hub:org/name"
+    "CSV, TSV, Excel, JSONL, JSON or Parquet, a note per row; FHIR, C-CDA or i2b2 XML; a folder of such files, or "
+    "of text files in a folder per patient; hub:org/name"
 )
 Prefixes = Annotated[
     tuple[str, ...],

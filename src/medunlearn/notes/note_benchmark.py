@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from medunlearn.audit.identifiers.declared import identifier_columns
-from medunlearn.audit.identifiers.same_person import People, read_same_person, requested_ids
+from medunlearn.audit.identifiers.same_person import People, joined_ids, read_same_person, requested_ids
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
@@ -21,7 +21,14 @@ from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identify
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
-from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes, text_key
+from medunlearn.sources.patient_notes import (
+    NoteFields,
+    PatientNote,
+    PatientNotes,
+    join_persons,
+    read_patient_notes,
+    text_key,
+)
 
 MOST_NODES = 100
 """Nodes of a level that get splits of their own."""
@@ -51,6 +58,8 @@ def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None 
     read, unseen = _read(settings)
     notes, excluded = _usable(read, unseen)
     requested = _requested_patients(settings, read, notes)
+    if not requested:  # a request keeps ids as they are, since the ledger of requests names them
+        notes = [*join_persons(notes, joined_ids(read_same_person(settings.same_person)))]
     notes = _sample(notes, settings, requested)
     shared = _shared_note_ids(notes)
     if choose is not None:

@@ -1,7 +1,7 @@
 """Corpora: named collections of texts that a model may have been trained on.
 
-Notes in any form (:mod:`~medunlearn.sources.patient_notes`), or a benchmark's folder: its records, with their subjects
-and identifiers.
+Notes in any form (:mod:`~medunlearn.sources.patient_notes`), or a benchmark's folder: its records, with their
+subjects and identifiers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from medunlearn.data.records import FOLDS, Record
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.sources.hub import PREFIX
-from medunlearn.sources.patient_notes import NoteFields, PatientNote, read_patient_notes
-from medunlearn.sources.table_files import READERS, reader_of
 from medunlearn.sources.note_forms import TEXT_FILES
+from medunlearn.sources.patient_notes import NoteFields, PatientNote, join_persons, read_patient_notes
+from medunlearn.sources.table_files import READERS, reader_of
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def read_corpora(
 ) -> list[Corpus]:
     """Read corpora from ``PATH`` or ``NAME=PATH``; the default name is that of the file or folder.
 
-    Texts that no model is trained on give a second corpus, ``NAME_holdout``. Duplicate document ids of a later corpus
-    are prefixed with its name.
+    Texts that no model is trained on give a second corpus, ``NAME_holdout``. Duplicate document ids of a later
+    corpus are prefixed with its name.
 
     Args:
         columns: columns named by the user.
@@ -86,9 +86,7 @@ def read_corpora(
             if any(document.note_id in ids for document in documents):
                 documents = tuple(_rename(corpus.name, text) for text in documents)
             ids |= {document.note_id for document in documents}
-            joined = same_person or {}
-            documents = tuple(replace(d, patient=joined[d.patient]) if d.patient in joined else d for d in documents)
-            by_name[corpus.name] = replace(corpus, documents=documents)
+            by_name[corpus.name] = replace(corpus, documents=join_persons(documents, same_person or {}))
     return list(by_name.values())
 
 

@@ -41,8 +41,8 @@ def excel_rows(path: Path) -> Rows:
         raise
     except Exception as error:  # of zipfile, of the XML parser, and the library's own
         raise SourceError(
-            f"{path} cannot be read as an Excel file ({first_line(error)}). It is cut off, broken, or protected by a "
-            "password."
+            f"{path} cannot be read as an Excel file ({first_line(error)}). It is cut off, broken, or protected by "
+            "a password."
         ) from error
 
 
@@ -65,7 +65,9 @@ def _rows_of(path: Path, sheets: Sequence[Any]) -> Rows:
                     )
                 header = own
             elif values:
-                name = f"{path.name} row {number}" if len(sheets) == 1 else f"{path.name} sheet {place} row {number}"
+                name = (
+                    f"{path.name} row {number}" if len(sheets) == 1 else f"{path.name} sheet {place} row {number}"
+                )
                 missing = len(own) - len(values)
                 whole = dict(zip(own, [*values, *[None] * missing], strict=True)) if missing >= 0 else None
                 yield name, f"has {len(values)} cells, and the header {len(own)}" if whole is None else whole

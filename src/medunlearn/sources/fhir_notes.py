@@ -1,4 +1,4 @@
-"""Clinical notes in FHIR: DocumentReference, DiagnosticReport and Composition, single, in a Bundle, or one per line.
+"""Clinical notes in FHIR: DocumentReference, DiagnosticReport, Composition; single, in a Bundle, or one per line.
 
 The attachments of a document are renderings of one text, of which one is read; they may lie in a Binary resource.
 Patient resources give names, birth dates, numbers, telephones, e-mail and postal addresses. Only what is read is
@@ -92,7 +92,9 @@ def _unpack(resources: Iterable[tuple[str, Resource]]) -> Iterator[tuple[str, st
             if is_fhir(entry.get("resource")):
                 inner = f"{place} entry {number}", entry["resource"]
                 address = str(entry.get("fullUrl") or "")
-                nested = _unpack([inner]) if inner[1]["resourceType"] == "Bundle" else [(inner[0], address, inner[1])]
+                nested = (
+                    _unpack([inner]) if inner[1]["resourceType"] == "Bundle" else [(inner[0], address, inner[1])]
+                )
                 yield from nested
 
 
@@ -205,7 +207,11 @@ def _date(resource: Resource) -> str:
     for name in ("date", "effectiveDateTime", "issued"):
         if resource.get(name):
             return str(resource[name])
-    periods = (resource.get("effectivePeriod"), _mapping(resource.get("context")).get("period"), resource.get("period"))
+    periods = (
+        resource.get("effectivePeriod"),
+        _mapping(resource.get("context")).get("period"),
+        resource.get("period"),
+    )
     return next((str(start) for period in periods if (start := _mapping(period).get("start"))), "")
 
 
@@ -224,11 +230,13 @@ def _concept(value: Any) -> str:
 def _identifiers(patient: Resource, display: str) -> Row:
     """Identifiers of a Patient: the first of each kind as columns, the others as a list."""
     names = [
-        str(n.get("text") or " ".join(_words(n.get("given"), n.get("family")))) for n in _mappings(patient.get("name"))
+        str(n.get("text") or " ".join(_words(n.get("given"), n.get("family"))))
+        for n in _mappings(patient.get("name"))
     ]
     names = names or ([display] if display else [])
     lines = [
-        str(a.get("text") or ", ".join(_words(a.get("line"), a.get("city")))) for a in _mappings(patient.get("address"))
+        str(a.get("text") or ", ".join(_words(a.get("line"), a.get("city"))))
+        for a in _mappings(patient.get("address"))
     ]
     numbers = [
         (_NUMBER_TYPES.get(str(_mapping(_mapping(n.get("type")).get("coding")).get("code")), ""), str(n["value"]))

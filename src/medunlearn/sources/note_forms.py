@@ -20,7 +20,16 @@ from medunlearn.errors import SourceError
 from medunlearn.input_files import LONGEST_TEXT, regular_file, told_unreadable
 from medunlearn.sources.fhir_notes import IN_ERROR, fhir_rows, is_fhir
 from medunlearn.sources.hub import PREFIX, files_of
-from medunlearn.sources.table_files import READERS, BadRowError, LeftOut, Row, Rows, column_names, is_jsonl, read_rows
+from medunlearn.sources.table_files import (
+    READERS,
+    BadRowError,
+    LeftOut,
+    Row,
+    Rows,
+    column_names,
+    is_jsonl,
+    read_rows,
+)
 from medunlearn.sources.text_encodings import decode_text, ending_of, open_bytes, open_text
 from medunlearn.sources.xml_notes import xml_rows
 

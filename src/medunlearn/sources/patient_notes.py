@@ -1,6 +1,7 @@
 """Clinical notes with patients, dates, identifiers and other columns: the one reader of every command.
 
-Columns are recognised by name or named by the user. Messages contain no patient ids and no text, only a row's place.
+Columns are recognised by name or named by the user. Messages contain no patient ids and no text, only the place of
+a row.
 """
 
 from __future__ import annotations
@@ -138,7 +139,6 @@ class PatientNotes:
         """Number of excluded notes, by reason."""
         return _count(self.left_out, self.bad_rows)
 
-
     @property
     def is_pmc(self) -> bool:
         """True for PMC-Patients, as its authors published it."""
@@ -163,8 +163,8 @@ def read_patient_notes(
     Args:
         named: columns named by the user.
         required: further required columns, each with the flag that names it.
-        skip_bad_rows: skip unreadable rows instead of refusing the file. Notes without text or patient, notes entered
-            in error or superseded, and copies, are always skipped and counted.
+        skip_bad_rows: skip unreadable rows instead of refusing the file. Notes without text or patient, notes
+            entered in error or superseded, and copies, are always skipped and counted.
         held_out: mark all notes as excluded from training.
         needs_patient: False if without a column of patients each text is its own subject.
 
@@ -369,6 +369,11 @@ def _without_point_zero(rows: list[tuple[str, PatientNote]]) -> list[tuple[str, 
             whole = {own: own.partition(".")[0] for own in ids}
             rows = [(place, replace(n, **{name: whole.get(getattr(n, name), "")})) for place, n in rows]
     return rows
+
+
+def join_persons(notes: Iterable[PatientNote], joined: Mapping[str, str]) -> tuple[PatientNote, ...]:
+    """The notes with one id for each person; ``joined`` is id -> the id that stands for it."""
+    return tuple(replace(note, patient=joined.get(note.patient, note.patient)) for note in notes)
 
 
 def text_key(text: str) -> bytes:

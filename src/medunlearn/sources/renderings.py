@@ -14,10 +14,9 @@ from xml.etree import ElementTree
 from medunlearn.sources.text_encodings import decode_text
 
 _HIDDEN = frozenset(("script", "style", "head"))
-_LINES = frozenset(
-    ("address", "article", "blockquote", "br", "caption", "dd", "div", "dl", "dt", "footer", "h1", "h2", "h3", "h4")
-    + ("h5", "h6", "header", "hr", "item", "li", "list", "ol", "p", "paragraph", "pre", "section", "table", "tbody")
-    + ("text", "title", "tr", "ul")
+_LINES = re.compile(
+    "address|article|blockquote|br|caption|d[dlt]|div|footer|h[1-6r]|header|item|li|list|[ou]l|p|paragraph|pre|"
+    "section|table|tbody|text|title|tr"
 )
 _CELLS = frozenset(("td", "th"))
 _BINARY: Mapping[bytes, str] = {
@@ -30,7 +29,9 @@ _BINARY: Mapping[bytes, str] = {
     b"MM\0*": "an image",
     b"\xd0\xcf\x11\xe0": "an old Office file",
 }
-_MARKUP = re.compile(r"\s*(?:<!doctype html|<\?xml[^>]*>\s*<html|<(?:html|body|div|p|table|span|pre|h\d|br)\b)", re.I)
+_MARKUP = re.compile(
+    r"\s*(?:<!doctype html|<\?xml[^>]*>\s*<html|<(?:html|body|div|p|table|span|pre|h\d|br)\b)", re.I
+)
 _CHARSET = re.compile(r"charset=\"?([\w.:-]+)", re.I)
 _UNREAD = re.compile(r"(?:image|audio|video|multipart)/|application/(?:pdf|dicom|json|fhir)", re.I)
 
@@ -98,7 +99,7 @@ class _PlainText(HTMLParser):
             self.parts.append(data)
 
     def _divide(self, tag: str) -> None:
-        self.parts.append("\n" if tag in _LINES else " " if tag in _CELLS else "")
+        self.parts.append("\n" if _LINES.fullmatch(tag) else " " if tag in _CELLS else "")
 
 
 def plain_html(text: str) -> str:

@@ -51,7 +51,9 @@ def list_bad_rows(rows: Sequence[tuple[str, str]], most: int = 20) -> str:
     return bullet_list([f"{place}: {reason}" for place, reason in rows], most)
 
 
-def refuse_bad_rows(rows: Sequence[tuple[str, str]], path: Path | str | None = None, *, skippable: bool = True) -> None:
+def refuse_bad_rows(
+    rows: Sequence[tuple[str, str]], path: Path | str | None = None, *, skippable: bool = True
+) -> None:
     """Refuse a file with unusable rows.
 
     Args:
@@ -168,7 +170,9 @@ def _lines_of(path: Path, reader: Any, above: int) -> Rows:
                 yield place, f"has {len(cells)} cells, and the header {len(header)}"
     except csv.Error as error:
         # Where a quotation mark is wrong, nobody can say where the next row starts.
-        raise SourceError(f"{path}:{reader.line_num + above}: not CSV ({error}). Correct the line and try again.") from None
+        raise SourceError(
+            f"{path}:{reader.line_num + above}: not CSV ({error}). Correct the line and try again."
+        ) from None
 
 
 def _delimiter(path: Path, header: str) -> str:

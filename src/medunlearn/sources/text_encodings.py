@@ -1,7 +1,7 @@
 """Text of files and attachments: UTF-8, UTF-16 with a byte order mark, or Windows-1252, packed by gzip or not.
 
-A file that is not UTF-8 is taken for Windows-1252 if no word of it has three such letters in a row: Western words have
-one or two, and Cyrillic, Greek, Chinese or Japanese read as Windows-1252 has many.
+A file that is not UTF-8 is taken for Windows-1252 if no word of it has three such letters in a row: Western words
+have one or two, and Cyrillic, Greek, Chinese or Japanese read as Windows-1252 has many.
 """
 
 from __future__ import annotations

@@ -46,7 +46,9 @@ def xml_rows(folder: Path, path: Path) -> Rows:
 
 
 def _rows(root: Element, name: Path) -> Iterator[Row | str]:
-    entries = [entry for entry in root.iter() if entry.tag in ("RECORD", "doc") and "ID" in map(str.upper, entry.attrib)]
+    entries = [
+        entry for entry in root.iter() if entry.tag in ("RECORD", "doc") and "ID" in map(str.upper, entry.attrib)
+    ]
     if root.tag == "ClinicalDocument":
         yield _cda_row(root)
     elif entries:

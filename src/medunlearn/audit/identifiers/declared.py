@@ -52,7 +52,9 @@ def with_declared(corpus: Corpus, columns: Sequence[str]) -> Corpus:
     Args:
         columns: those named by the user; none: those named as an identifier.
     """
-    columns = columns or identifier_columns(dict.fromkeys(name for note in corpus.documents for name in note.values))
+    columns = columns or identifier_columns(
+        dict.fromkeys(name for note in corpus.documents for name in note.values)
+    )
     if corpus.kind == "benchmark" or not columns:
         return corpus
     documents = (replace(note, identifiers=tuple(declared_identifiers(note, columns))) for note in corpus.documents)

@@ -1,4 +1,4 @@
-"""Ids that may belong to one person: equal up to zeros, ``.0`` or case, or with the same name, number or birth date."""
+"""Ids that may belong to one person: equal up to zeros, ``.0`` or case; same name, record number or birth date."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-
 from pathlib import Path
 
 from medunlearn.audit.identifiers.declared import NAMES, column_values
@@ -109,7 +108,10 @@ class People:
         return [pair for pair in pairs if pair[0] < pair[1]]
 
     def _differ_in_name(self, one: str, other: str) -> bool:
-        words = [{word for why, key in self._keys[who] if why == SAME_NAME for word in _words(key)} for who in (one, other)]
+        words = [
+            {word for why, key in self._keys[who] if why == SAME_NAME for word in _words(key)}
+            for who in (one, other)
+        ]
         return all(words) and not words[0] & words[1]
 
 
@@ -154,7 +156,9 @@ def read_same_person(where: str | None) -> list[tuple[str, ...]]:
     persons = [person for person in persons if person]
     every = [name for person in persons for name in dict.fromkeys(person)]
     if not every:
-        raise InputError(f"--same-person: {where} names no patient. Give the ids of one person a line, with commas.")
+        raise InputError(
+            f"--same-person: {where} names no patient. Give the ids of one person a line, with commas."
+        )
     if len(every) > len(set(every)):
         raise InputError("--same-person: an id stands in two lines. The ids of one person stand in one line.")
     return persons

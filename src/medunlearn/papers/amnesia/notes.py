@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 
 from medunlearn.audit.identifiers.declared import declared_identifiers, identifier_columns
+from medunlearn.audit.identifiers.same_person import joined_ids, read_same_person
 from medunlearn.config import check
 from medunlearn.config.reading import with_server
 from medunlearn.data.benchmark import PROVENANCE, Benchmark
@@ -42,7 +43,7 @@ from medunlearn.papers.llm_build import (
     summary_lines,
 )
 from medunlearn.sources.hub import PREFIX
-from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes
+from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, join_persons, read_patient_notes
 from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 Task = TypeVar("Task", bound=WritingTask)
@@ -52,6 +53,7 @@ LABELS = pa.schema(
 )
 EVIDENCE = pa.schema([("question_id", pa.string()), ("record_id", pa.string()), ("quotes", pa.list_(pa.string()))])
 
+HELD_OUT = "held out, so that no model is trained on it"
 _FIELDS = ("id", "text", "title", "patient", "disease", "identifiers", "copies")
 Results = Mapping[str, Any]
 PAPER_SAMPLE = 8820
@@ -94,7 +96,8 @@ class NotesInput:
     @property
     def excluded(self) -> tuple[tuple[str, str], ...]:
         """Place and reason of notes that are not used."""
-        return (*self.notes.left_out, *self.notes.bad_rows)
+        held_out = ((note.note_id, HELD_OUT) for note in self.notes.notes if note.held_out)
+        return (*self.notes.left_out, *self.notes.bad_rows, *held_out)
 
     @property
     def key(self) -> str:
@@ -128,13 +131,14 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
     notes = read_patient_notes(settings.notes, named, required=columns, skip_bad_rows=skip, needs_patient=False)
     if notes.fields.title is None and notes.fields.disease is None:
         raise ConfigError(
-            ["no column tells a note's disease: name one with --title-column (a sentence on the note, or the note's "
-             "own column), or give diseases of your own with --disease-column"]
+            ["no column tells a note's disease: name one with --title-column (a sentence on the note, or the "
+             "note's own column), or give diseases of your own with --disease-column"]
         )  # fmt: skip
     file_use = use_of_file(notes.files[0], "open" if notes.is_open else None)
     data_use = build_use(settings.data_use, {f"notes {settings.notes}": file_use})
     named_columns = settings.identifier_columns or identifier_columns(notes.columns)
     sample = tuple(_with_declared(note, named_columns, notes) for note in _sample(notes, settings))
+    sample = join_persons(sample, joined_ids(read_same_person(settings.same_person)))
     records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in sample)
     writer = Writer.of(settings, out, data_use=data_use, records=records)
     return NotesInput(settings, writer, notes, sample, data_use, label, questions)
@@ -156,7 +160,7 @@ def _with_declared(note: PatientNote, columns: Sequence[str], notes: PatientNote
 
 def _sample(notes: PatientNotes, settings: AmnesiaNotesSettings) -> tuple[PatientNote, ...]:
     """A seeded sample in file order; of PMC-Patients by default the paper's number."""
-    rows, limit = notes.notes, settings.limit
+    rows, limit = tuple(note for note in notes.notes if not note.held_out), settings.limit
     if limit is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
         limit = PAPER_SAMPLE
     if limit is None or limit == "all":
