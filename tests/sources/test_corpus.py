@@ -17,7 +17,8 @@ from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.sources.column_prompts import columns_of, fill_prompt
 from medunlearn.sources.corpus import read_corpora
-from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, NoteFields
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
 ANA = (Identifier("name", "Ana Silva"), Identifier("name", "Silva"))

@@ -15,7 +15,8 @@ from row_files import write_rows
 
 from medunlearn.errors import ConfigError, SourceError
 from medunlearn.sources.fhir_notes import ELSEWHERE, IN_ERROR, NO_DOCUMENT, SUPERSEDED
-from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, NoteFields, read_patient_notes
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, read_patient_notes
 
 HAS = {name: importlib.util.find_spec(name) is not None for name in ("openpyxl", "striprtf")}
 Note = tuple[str, str]

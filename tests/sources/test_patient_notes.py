@@ -11,7 +11,8 @@ import pytest
 from row_files import TABLE_NAMES, write_csv, write_rows
 
 from medunlearn.errors import ConfigError, SourceError
-from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, NoteFields, read_patient_notes
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, read_patient_notes
 
 ROWS: list[dict[str, Any]] = [
     {"subject_id": "4711", "note_text": "Fever, then none.", "charttime": "2015-03-04", "ward": "A"},

@@ -13,7 +13,8 @@ from row_files import TABLE_NAMES, write_rows
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError
-from medunlearn.sources.patient_notes import NoteFields, PatientNotes, read_patient_notes
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import PatientNotes, read_patient_notes
 from medunlearn.sources.table_files import _items, files_in
 
 ROWS = [

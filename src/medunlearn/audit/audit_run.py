@@ -34,7 +34,7 @@ from medunlearn.registry import names as known_names
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
-from medunlearn.sources.patient_notes import NoteFields
+from medunlearn.sources.note_fields import NoteFields
 
 Paths = str | Path | Sequence[str | Path]
 

@@ -21,14 +21,8 @@ from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identify
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
-from medunlearn.sources.patient_notes import (
-    NoteFields,
-    PatientNote,
-    PatientNotes,
-    join_persons,
-    read_patient_notes,
-    text_key,
-)
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import PatientNote, PatientNotes, join_persons, read_patient_notes, text_key
 
 MOST_NODES = 100
 """Nodes of a level that get splits of their own."""

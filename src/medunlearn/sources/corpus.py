@@ -17,8 +17,9 @@ from medunlearn.data.records import FOLDS, Record
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.sources.hub import PREFIX
+from medunlearn.sources.note_fields import NoteFields
 from medunlearn.sources.note_forms import TEXT_FILES
-from medunlearn.sources.patient_notes import NoteFields, PatientNote, join_persons, read_patient_notes
+from medunlearn.sources.patient_notes import PatientNote, join_persons, read_patient_notes
 from medunlearn.sources.table_files import READERS, reader_of
 
 

@@ -43,7 +43,8 @@ from medunlearn.papers.llm_build import (
     summary_lines,
 )
 from medunlearn.sources.hub import PREFIX
-from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, join_persons, read_patient_notes
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import PatientNote, PatientNotes, join_persons, read_patient_notes
 from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 Task = TypeVar("Task", bound=WritingTask)
