@@ -11,7 +11,7 @@ from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
 from medunlearn.audit.extraction import refuse_unknown
 from medunlearn.audit.identifiers.declared import with_declared
-from medunlearn.audit.identifiers.same_person import joined_ids, read_same_person
+from medunlearn.audit.identifiers.same_person import People, joined_ids, read_same_person, told_doubles
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
@@ -29,7 +29,7 @@ from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.models.health import answer_problems, refuse_broken
-from medunlearn.progress import progress
+from medunlearn.progress import progress, remark
 from medunlearn.registry import names as known_names
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.sources.column_prompts import columns_of
@@ -94,7 +94,7 @@ def audit(
             )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         audited = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
-        corpora = _corpora(sources, checked)
+        corpora = _corpora(sources, checked, quiet)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
@@ -164,11 +164,14 @@ def _measures(settings: AuditSettings) -> list[str]:
     return list(settings.measures or (*default_measures(), *plugins))
 
 
-def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
+def _corpora(words: Sequence[str], settings: AuditSettings, quiet: bool) -> list[Corpus]:
     required = [("--prompt", name) for name in columns_of(settings.prompt)]
     required += [("--identifier-columns", name) for name in settings.identifier_columns]
-    joined = joined_ids(read_same_person(settings.same_person))
-    corpora = read_corpora(words, NoteFields.of_settings(settings), required, joined)
+    persons = read_same_person(settings.same_person)
+    corpora = read_corpora(words, NoteFields.of_settings(settings), required, joined_ids(persons))
+    for corpus in corpora:
+        doubles = People.of_corpus(corpus).open_doubles(persons)
+        remark(f"{corpus.name}: {told_doubles(doubles)}", quiet=quiet or not doubles)
     return [with_declared(corpus, settings.identifier_columns) for corpus in corpora]
 
 

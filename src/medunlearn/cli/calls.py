@@ -38,10 +38,12 @@ def demo(
     return load(demos[what])(Path(out), **size, seed=seed, device=device, quiet=quiet, say=say)
 
 
-def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None = None) -> Any:
+def inspect(
+    folder: Path | str, *, tables: bool = False, tokenizer: str | None = None, **columns: Any
+) -> Any:  # fmt: skip
     """
     Args:
-        folder: a benchmark or a run
+        folder: a benchmark or a run; or notes: a table, FHIR, XML, a folder of them or of text files, hub:org/name
         tables: sizes, lengths and splits of a benchmark, as AMNESIA's Tables 1, 4, 5
         tokenizer: count the tokens of this folder, run or hub id in the tables; none: words
     """
@@ -52,13 +54,18 @@ def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None =
     if (where / MANIFEST).exists():
         benchmark = api.load(where)
         return (benchmark, api.inspect(benchmark, tokenizer=tokenizer)) if sized else benchmark
+    is_run = (where / "run.json").exists()
+    if not sized and not is_run:
+        from medunlearn.config import check
+        from medunlearn.config.clinical_notes import NoteColumnFields
+        from medunlearn.notes.note_inspection import inspect_notes
+
+        return inspect_notes(folder, check(NoteColumnFields, columns))
     if sized:
         raise InputError(
             f"{where} is not a benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks."
         )
-    if (where / "run.json").exists():
-        return read_json(where / "run.json")
-    raise InputError(f"{where} is neither a benchmark (no {MANIFEST}) nor a run (no run.json).")
+    return read_json(where / "run.json")
 
 
 def audit(

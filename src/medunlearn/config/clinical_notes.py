@@ -45,6 +45,13 @@ Prefixes = Annotated[
 ]
 ColumnPrompts = Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(_with_columns)]
 PatientIds = Annotated[str, BeforeValidator(_as_text)]
+SamePerson = Annotated[
+    PatientIds | None,
+    Field(
+        description="ids that are one person's: a file with her ids in a line, or 4711,0004711 (; between "
+        "persons); an id alone has no other"
+    ),
+]
 
 
 class NoteColumnFields(Settings):
@@ -65,11 +72,7 @@ class NoteColumnFields(Settings):
     identifier_columns: Annotated[Words, AfterValidator(once)] = Field(
         (), description="columns with identifiers of the patient; none: those named as one (name, mrn, phone, ...)"
     )
-    same_person: PatientIds | None = Field(
-        None,
-        description="ids that are one person's: a file with her ids in a line, or 4711,0004711; an id alone has "
-        "no other",
-    )
+    same_person: SamePerson = None
 
 
 class NotesSettings(WriterFields, NoteColumnFields):

@@ -59,6 +59,7 @@ def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None 
     if choose is not None:
         groups = ([note for note in notes if note.held_out is held_out] for held_out in (False, True))
         patients = {name for own in groups for name in choose((note.note_id, note.patient) for note in own)}
+        patients |= {*requested}
         notes = [note for note in notes if note.patient in patients]
     columns = settings.identifier_columns or identifier_columns(read.columns)
     levels = level_columns(settings.level, read.columns, notes)

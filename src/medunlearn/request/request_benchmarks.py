@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from medunlearn.audit.identifiers.same_person import People, person_ids, read_same_person, requested_ids
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.forgetting import AUTOMATIC
@@ -126,8 +127,9 @@ def make_benchmarks(
         InputError: somebody who is not in the notes (nobody else's id is shown), who was forgotten before, or
             everybody; held-out notes of nobody else.
     """
-    patients = tuple(read_subjects(settings.patient))
     checked, everybody = _everybody(notes, settings, ledger, secret, quiet=quiet, few=few)
+    people, persons = People.of_benchmark(everybody), read_same_person(settings.same_person)
+    patients = tuple(requested_ids(read_subjects(settings.patient), people, persons))
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level, again=patients)
@@ -157,7 +159,7 @@ def _everybody(
     notes: Path, settings: ForgetSettings, ledger: RequestLedger, secret: OwnerSecret, *, quiet: bool, few: bool
 ) -> tuple[NotesSettings, Benchmark]:
     """Settings of the notes, and a benchmark of all of them, with a hospital's own questions."""
-    patients = read_subjects(settings.patient)
+    patients = person_ids(read_subjects(settings.patient), read_same_person(settings.same_person))
     values = {
         "clozes": CLOZES,
         "questions": QUESTIONS,
@@ -166,6 +168,7 @@ def _everybody(
         "holdout": settings.holdout,
         "prompt": settings.prompt,
         "forget_patients": settings.patient,
+        "same_person": settings.same_person,
         "seed": settings.seed,
     }
 

@@ -33,9 +33,13 @@ def open_bytes(path: Path) -> BinaryIO:
 
 def open_text(path: Path, newline: str | None = None) -> TextIO:
     """A text file in its encoding. Raises UnicodeDecodeError like :func:`encoding_of`."""
+    return io.TextIOWrapper(open_bytes(path), encoding_of_file(path), newline=newline)
+
+
+def encoding_of_file(path: Path) -> str:
+    """Encoding of a text file, like :func:`encoding_of`."""
     with open_bytes(path) as file:
-        encoding = encoding_of(iter(lambda: file.read(_CHUNK), b""))
-    return io.TextIOWrapper(open_bytes(path), encoding, newline=newline)
+        return encoding_of(iter(lambda: file.read(_CHUNK), b""))
 
 
 def decode_text(content: bytes) -> str:

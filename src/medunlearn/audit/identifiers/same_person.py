@@ -13,11 +13,14 @@ from medunlearn.audit.identifiers.declared import NAMES, column_values
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, bullet_list
 from medunlearn.input_files import read_text
+from medunlearn.sources.corpus import Corpus
 from medunlearn.sources.patient_notes import PatientNote
 
 SAME_ID = "the same up to leading zeros, .0 or case"
 SAME_NUMBER, SAME_NAME, SAME_BIRTH_DATE = "same record number", "same name", "same birth date"
 _NUMBERS = ("mrn", "medical_record_number", "record_number", "medical_record", "chart_number")
+DETECTED = "record_number"
+"""Kind of the numbers that detectors find in texts."""
 _BIRTH_DATES = ("birth_date", "date_of_birth", "dob", "birthdate")
 _REASONS = {
     **dict.fromkeys(NAMES, SAME_NAME),
@@ -29,6 +32,8 @@ MOST_LISTED = 20
 
 Doubles = Mapping[str, tuple[str, ...]]
 """Another id of what may be the same person -> why."""
+Pair = tuple[str, str, tuple[str, ...]]
+"""Two ids of what may be one person, and why."""
 
 
 class People:
@@ -69,9 +74,9 @@ class People:
 
     @staticmethod
     def of_benchmark(benchmark: Benchmark) -> People:
-        """The patients of a benchmark's records, by their ids and record numbers.
+        """The patients of a benchmark's records, by their ids and declared record numbers.
 
-        Names and dates of records may be of relatives and visits.
+        Names, dates and numbers that were found in the texts may be of relatives and visits.
         """
         owners = {record.record_id: record.groups[benchmark.subject_level] for record in benchmark.records}
         return People(
@@ -80,9 +85,16 @@ class People:
                 (owners[record.record_id], own.type, own.value)
                 for record in benchmark.records
                 for own in record.identifiers
-                if own.type in _NUMBERS
+                if own.type in _NUMBERS and own.type != DETECTED
             ),
         )
+
+    @staticmethod
+    def of_corpus(corpus: Corpus) -> People:
+        """The patients of a corpus; of a benchmark by their ids, since its names may be of relatives."""
+        if corpus.kind == "benchmark":
+            return People((document.patient for document in corpus.documents), ())
+        return People.of_notes(corpus.documents) if "patient" in corpus.columns else People((), ())
 
     def _add(self, owner: str, reason: str, key: object) -> None:
         self._owners[reason, key].add(owner)
@@ -101,11 +113,16 @@ class People:
                     doubles[other].append(reason)
         return {other: tuple(dict.fromkeys(doubles[other])) for other in sorted(doubles)}
 
-    def doubles(self) -> list[tuple[str, str, tuple[str, ...]]]:
+    def doubles(self) -> list[Pair]:
         """Every pair of ids that may belong to one person, with the reasons."""
         shared = {owner for owners in self._owners.values() if len(owners) > 1 for owner in owners}
         pairs = ((one, other, why) for one in sorted(shared) for other, why in self.doubles_of(one).items())
         return [pair for pair in pairs if pair[0] < pair[1]]
+
+    def open_doubles(self, persons: Iterable[Sequence[str]]) -> list[Pair]:
+        """The pairs of which the user has said nothing."""
+        settled = {name for person in persons for name in person}
+        return [pair for pair in self.doubles() if not {*pair[:2]} & settled]
 
     def _differ_in_name(self, one: str, other: str) -> bool:
         words = [
@@ -142,6 +159,15 @@ def _date_key(value: str) -> tuple[int, ...]:
 _KEYS = {SAME_NAME: _name_key, SAME_NUMBER: id_key, SAME_BIRTH_DATE: _date_key}
 
 
+def told_doubles(pairs: Sequence[Pair], most: int = 5) -> str:
+    """A sentence with the first of some pairs."""
+    lines = bullet_list([f"{one} and {other}: {', '.join(why)}" for one, other, why in pairs], most)
+    return (
+        f"{len(pairs)} pairs of ids may be one person's, and count as two:{lines}\n`medunlearn inspect NOTES` lists "
+        "all. --same-person FILE says which are one (her ids in a line), which are not (an id alone)."
+    )
+
+
 def read_same_person(where: str | None) -> list[tuple[str, ...]]:
     """Ids of one person each: from a file with her ids in a line, or in words, with ``;`` between persons.
 
@@ -169,22 +195,27 @@ def joined_ids(persons: Iterable[Sequence[str]]) -> dict[str, str]:
     return {name: person[0] for person in persons for name in person}
 
 
+def person_ids(asked: Iterable[str], persons: Iterable[Sequence[str]]) -> list[str]:
+    """Ids, each followed by the other ids of the same person."""
+    own = {name: person for person in persons for name in person}
+    return list(dict.fromkeys(other for name in asked for other in (name, *own.get(name, ()))))
+
+
 def requested_ids(requested: Sequence[str], people: People, persons: Iterable[Sequence[str]]) -> list[str]:
     """The ids of a request, with all ids of the same persons that are among the notes.
 
     Raises:
         InputError: an id that may have further ones of the same person, of which the user has said nothing.
     """
-    own = {name: person for person in persons for name in person}
+    persons = list(persons)
+    settled = {name for person in persons for name in person}
     # A table that spreadsheets wrote lost the `.0` of its ids, and a request may still have it.
     asked = [name if name in people.ids else re.sub(r"^(\d+)\.0+$", r"\1", name) for name in requested]
-    ids = dict.fromkeys(asked)
-    for name in asked:
-        ids |= dict.fromkeys(other for other in own.get(name, ()) if other in people.ids)
+    ids = [name for name in person_ids(asked, persons) if name in people.ids or name in asked]
     open_doubles = {
         other: why
         for name in asked
-        if name not in own
+        if name not in settled
         for other, why in people.doubles_of(name).items()
         if other not in ids
     }
@@ -193,7 +224,7 @@ def requested_ids(requested: Sequence[str], people: People, persons: Iterable[Se
         there = "" if all(name in people.ids for name in asked) else "The request names an id that is not there. "
         raise InputError(
             f"{there}Other ids in the notes may be of the same person, and their notes would be retained:{lines}\n"
-            f"Say which belong to her: --patient {asked[0]},{next(iter(open_doubles))}, or --same-person FILE with "
-            f"the ids of one person in a line. If she has no other id: --same-person {asked[0]}."
+            f"Say which belong to her: --patient {','.join(ids)},{next(iter(open_doubles))}, or --same-person FILE "
+            f"with the ids of one person in a line. If she has no other id: --same-person {','.join(asked)}."
         )
-    return list(ids)
+    return ids
