@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn import api
+from medunlearn.config import check
+from medunlearn.config.clinical_notes import NoteColumnFields
 from medunlearn.config.reading import without_prefix
-from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.errors import ConfigError, InputError, SourceError, UnknownNameError
 from medunlearn.paper import from_papers
 from medunlearn.registry import load
 
@@ -54,18 +56,21 @@ def inspect(
     if (where / MANIFEST).exists():
         benchmark = api.load(where)
         return (benchmark, api.inspect(benchmark, tokenizer=tokenizer)) if sized else benchmark
-    is_run = (where / "run.json").exists()
-    if not sized and not is_run:
-        from medunlearn.config import check
-        from medunlearn.config.clinical_notes import NoteColumnFields
-        from medunlearn.notes.note_inspection import inspect_notes
-
-        return inspect_notes(folder, check(NoteColumnFields, columns))
     if sized:
         raise InputError(
             f"{where} is not a benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks."
         )
-    return read_json(where / "run.json")
+    if (where / "run.json").exists():
+        return read_json(where / "run.json")
+    from medunlearn.notes.note_inspection import inspect_notes
+
+    try:
+        return inspect_notes(folder, check(NoteColumnFields, columns))
+    except SourceError as error:
+        if where.is_dir():
+            words = f"{where} is neither a benchmark (no {MANIFEST}) nor a run, nor notes: {error}"
+            raise SourceError(words) from None
+        raise
 
 
 def audit(

@@ -163,7 +163,7 @@ def told_doubles(pairs: Sequence[Pair], most: int = 5) -> str:
     """A sentence with the first of some pairs."""
     lines = bullet_list([f"{one} and {other}: {', '.join(why)}" for one, other, why in pairs], most)
     return (
-        f"{len(pairs)} pairs of ids may be one person's, and count as two:{lines}\n`medunlearn inspect NOTES` lists "
+        f"{len(pairs)} pairs of ids may be one person's, and count as two:{lines}\n`medunlearn inspect` lists "
         "all. --same-person FILE says which are one (her ids in a line), which are not (an id alone)."
     )
 
