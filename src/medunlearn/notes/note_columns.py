@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from medunlearn.audit.identifiers.declared import NOT_HERS, SHORTEST, declared_identifiers
+from medunlearn.audit.identifiers.declared import NOT_HERS, SHORTEST, declared_identifiers, is_in
 from medunlearn.audit.identifiers.detectors import make_detector
 from medunlearn.audit.identifiers.detectors.detected_spans import Detector
 from medunlearn.data.records import Identifier
@@ -112,5 +112,5 @@ def _detect_identifiers(finder: Detector | None, notes: Sequence[PatientNote]) -
 def _declared_identifiers(note: PatientNote, columns: Sequence[str]) -> Iterator[Identifier]:
     """Those that stand in the note's text."""
     for own in declared_identifiers(note, columns):
-        if re.search(rf"(?<!\w){re.escape(own.value)}(?!\w)", note.text):
+        if is_in(own.value, note.text):
             yield own

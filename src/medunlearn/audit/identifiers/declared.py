@@ -57,8 +57,21 @@ def with_declared(corpus: Corpus, columns: Sequence[str]) -> Corpus:
     )
     if corpus.kind == "benchmark" or not columns:
         return corpus
-    documents = (replace(note, identifiers=tuple(declared_identifiers(note, columns))) for note in corpus.documents)
-    return replace(corpus, documents=tuple(documents))
+    # An id that a hospital keeps to itself stands in no text, and may be a number that many texts have.
+    ids = {_plain(name) for field, name in corpus.columns.items() if field in ("patient", "id")}
+
+    def own(note: PatientNote) -> Iterator[Identifier]:
+        declared = declared_identifiers(note, columns)
+        return (one for one in declared if one.type not in ids or is_in(one.value, note.text))
+
+    return replace(
+        corpus, documents=tuple(replace(note, identifiers=tuple(own(note))) for note in corpus.documents)
+    )
+
+
+def is_in(value: str, text: str) -> bool:
+    """True if a text has a value as a whole word or words."""
+    return value in text and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
 
 
 def _plain(name: str) -> str:
