@@ -57,7 +57,7 @@ def with_declared(corpus: Corpus, columns: Sequence[str]) -> Corpus:
     )
     if corpus.kind == "benchmark" or not columns:
         return corpus
-    # An id that a hospital keeps to itself stands in no text, and may be a number that many texts have.
+    # An id that a hospital keeps to itself may be a number that many texts have.
     ids = {_plain(name) for field, name in corpus.columns.items() if field in ("patient", "id")}
 
     def own(note: PatientNote) -> Iterator[Identifier]:
