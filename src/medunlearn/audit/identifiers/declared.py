@@ -16,6 +16,7 @@ NOT_HERS = ("hospital", "profession", "age")
 SHORTEST = 3
 """Characters of an identifier of a column."""
 NAMES = ("name", "patient_name", "full_name")
+NAME_PARTS = ("first_name", "last_name")
 _WHOLE = re.compile(r"(\d+)\.0+")
 
 
@@ -40,9 +41,9 @@ def column_values(values: Mapping[str, str], columns: Iterable[str]) -> dict[str
 
     Whole numbers lose the ``.0`` of spreadsheets.
     """
-    plain = {_plain(name): _WHOLE.sub(r"\1", value) for name in columns if (value := values.get(name, ""))}
-    if plain.get("first_name") and plain.get("last_name"):
-        plain.setdefault("name", f"{plain['first_name']} {plain['last_name']}")
+    plain = {plain_name(name): _WHOLE.sub(r"\1", value) for name in columns if (value := values.get(name, ""))}
+    if all(plain.get(part) for part in NAME_PARTS):
+        plain.setdefault("name", " ".join(plain[part] for part in NAME_PARTS))
     return plain
 
 
@@ -58,7 +59,7 @@ def with_declared(corpus: Corpus, columns: Sequence[str]) -> Corpus:
     if corpus.kind == "benchmark" or not columns:
         return corpus
     # An id that a hospital keeps to itself may be a number that many texts have.
-    ids = {_plain(name) for field, name in corpus.columns.items() if field in ("patient", "id")}
+    ids = {plain_name(name) for field, name in corpus.columns.items() if field in ("patient", "id")}
 
     def own(note: PatientNote) -> Iterator[Identifier]:
         declared = declared_identifiers(note, columns)
@@ -74,5 +75,6 @@ def is_in(value: str, text: str) -> bool:
     return value in text and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A column's name in lower case with underscores."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")

@@ -6,10 +6,11 @@ import os
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
-from medunlearn.audit.identifiers.declared import NAMES, column_values
+from medunlearn.audit.identifiers.declared import NAME_PARTS, NAMES, column_values, plain_name
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, bullet_list
 from medunlearn.input_files import read_text
@@ -59,18 +60,9 @@ class People:
     def of_notes(notes: Iterable[PatientNote]) -> People:
         """The patients of notes, by their columns and listed identifiers."""
         notes = list(notes)
-        columns = dict.fromkeys(name for note in notes for name in note.values)
-        return People(
-            (note.patient for note in notes),
-            (
-                (note.patient, name, value)
-                for note in notes
-                for name, value in (
-                    *column_values(note.values, columns).items(),
-                    *((own.type, own.value) for own in note.identifiers or ()),
-                )
-            ),
-        )
+        every = dict.fromkeys(name for note in notes for name in note.values)
+        columns = [name for name in every if plain_name(name) in (*_REASONS, *NAME_PARTS)]
+        return People((note.patient for note in notes), _values_of(notes, columns))
 
     @staticmethod
     def of_benchmark(benchmark: Benchmark) -> People:
@@ -130,6 +122,13 @@ class People:
             for who in (one, other)
         ]
         return all(words) and not words[0] & words[1]
+
+
+def _values_of(notes: Iterable[PatientNote], columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    for note in notes:
+        listed = ((own.type, own.value) for own in note.identifiers or ())
+        for name, value in chain(column_values(note.values, columns).items(), listed):
+            yield note.patient, name, value
 
 
 def _words(key: object) -> Collection[str]:
