@@ -47,3 +47,11 @@ def test_a_table_without_patients_says_so(medunlearn: Any, tmp_path: Path) -> No
     assert "no column of patients" in facts["counts"]["patients"]
     assert "There is no file" in medunlearn("inspect", tmp_path / "none.csv", code=2).text
     assert "--patient-column" in medunlearn("inspect", notes, "--patient-column", "who", code=2).text
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted(medunlearn: Any, tmp_path: Path) -> None:
+    (tmp_path / "4711").mkdir()
+    (tmp_path / "4711" / "a.txt").write_text("Fever.")
+    write_csv(tmp_path / "list.csv", [{"patient": "4711", "file": "a.txt"}])
+    counts = json.loads(medunlearn("inspect", tmp_path, "--json").stdout)["counts"]
+    assert (counts["form"], counts["notes"], counts["files not read"]) == ("text files", 1, "1 .csv")

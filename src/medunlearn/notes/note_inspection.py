@@ -30,10 +30,12 @@ class NoteInspection:
     """Notes as every command reads them.
 
     Attributes:
+        where: file or folder of the notes.
         columns: columns with identifiers.
         persons: ids of one person each, as the user says.
     """
 
+    where: str
     read: PatientNotes
     columns: tuple[str, ...]
     persons: tuple[tuple[str, ...], ...] = ()
@@ -47,6 +49,7 @@ class NoteInspection:
         return {
             "form": self.read.form,
             "files": len(self.read.files),
+            "files not read": self._other_files(),
             "files that are not UTF-8": sum(1 for file in self.read.files if _is_other(file)),
             "notes": len(self.read.notes),
             **(known if self.read.fields.patient else {"patients": "unknown: no column of patients"}),
@@ -56,6 +59,15 @@ class NoteInspection:
             "last date": dates[-1] if dates else "none",
             "notes without a date": len(self.read.notes) - len(dates),
         }
+
+    def _other_files(self) -> str:
+        """Numbers of files in the folder of the notes that hold none, by their endings."""
+        folder, own = Path(self.where), {*self.read.files}
+        others = (
+            (file for file in folder.rglob("*") if file.is_file() and file not in own) if folder.is_dir() else ()
+        )
+        counts = Counter(ending_of(file) or "no ending" for file in others)
+        return ", ".join(f"{n} {ending}" for ending, n in counts.most_common()) or "none"
 
     @property
     def fields(self) -> dict[str, str]:
@@ -119,4 +131,4 @@ def inspect_notes(where: Path | str, settings: NoteColumnFields) -> NoteInspecti
     named = NoteFields.of_settings(settings)
     read = read_patient_notes(where, named, required=required, skip_bad_rows=True, needs_patient=False)
     columns = settings.identifier_columns or tuple(identifier_columns(read.columns))
-    return NoteInspection(read, columns, tuple(read_same_person(settings.same_person)))
+    return NoteInspection(str(where), read, columns, tuple(read_same_person(settings.same_person)))
