@@ -213,7 +213,7 @@ def _audit_model(
         ):
             answers.reasons = model.answer(job, advance)
         answers.responses = job.store.read()
-        texts = [(document.subject, document.text) for corpus in corpora for document in corpus.documents]
+        texts = [(document.patient, document.text) for corpus in corpora for document in corpus.documents]
         _score(recording, answers, settings, unit, model.problems, texts)
         recording.info.results |= {
             "model": model.facts(),
