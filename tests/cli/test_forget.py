@@ -218,8 +218,8 @@ def test_ids_that_may_be_hers_are_asked_about(medunlearn: Medunlearn, here: Path
         result = medunlearn(*request(*words, notes="two.csv"), code=2).text
         assert all(part in result for part in (f"- 0{PATIENT}: ", f"--patient {PATIENT},0{PATIENT}", "--same-person"))
     assert not (here / "case").exists()
-    said = medunlearn(*request("--same-person", f"{PATIENT},0{PATIENT}", "--plan", notes="two.csv")).text
-    assert "2 patients" in said or "patients" in said
+    for said in (f"{PATIENT},0{PATIENT}", PATIENT):
+        medunlearn(*request("--same-person", said, "--plan", notes="two.csv"))
 
 
 def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path) -> None:
