@@ -213,10 +213,14 @@ def test_ids_that_may_be_hers_are_asked_about(medunlearn: Medunlearn, here: Path
     with open("notes.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     hers = next(row for row in rows if row["patient_id"] == PATIENT)
-    write_csv(here / "two.csv", [*rows, {**hers, "patient_id": f"0{PATIENT}", "note": f"{hers['note']} Seen again."}])
+    write_csv(
+        here / "two.csv", [*rows, {**hers, "patient_id": f"0{PATIENT}", "note": f"{hers['note']} Seen again."}]
+    )
     for words in ((), ("--plan",)):
         result = medunlearn(*request(*words, notes="two.csv"), code=2).text
-        assert all(part in result for part in (f"- 0{PATIENT}: ", f"--patient {PATIENT},0{PATIENT}", "--same-person"))
+        assert all(
+            part in result for part in (f"- 0{PATIENT}: ", f"--patient {PATIENT},0{PATIENT}", "--same-person")
+        )
     assert not (here / "case").exists()
     for said in (f"{PATIENT},0{PATIENT}", PATIENT):
         medunlearn(*request("--same-person", said, "--plan", notes="two.csv"))
