@@ -194,27 +194,21 @@ def joined_ids(persons: Iterable[Sequence[str]]) -> dict[str, str]:
     return {name: person[0] for person in persons for name in person}
 
 
-def person_ids(asked: Iterable[str], persons: Iterable[Sequence[str]]) -> list[str]:
-    """Ids, each followed by the other ids of the same person."""
-    own = {name: person for person in persons for name in person}
-    return list(dict.fromkeys(other for name in asked for other in (name, *own.get(name, ()))))
-
-
 def requested_ids(requested: Sequence[str], people: People, persons: Iterable[Sequence[str]]) -> list[str]:
     """The ids of a request, with all ids of the same persons that are among the notes.
 
     Raises:
         InputError: an id that may have further ones of the same person, of which the user has said nothing.
     """
-    persons = list(persons)
-    settled = {name for person in persons for name in person}
+    own = {name: person for person in persons for name in person}
     # A table that spreadsheets wrote lost the `.0` of its ids, and a request may still have it.
     asked = [name if name in people.ids else re.sub(r"^(\d+)\.0+$", r"\1", name) for name in requested]
-    ids = [name for name in person_ids(asked, persons) if name in people.ids or name in asked]
+    every = dict.fromkeys(other for name in asked for other in (name, *own.get(name, ())))
+    ids = [name for name in every if name in people.ids or name in asked]
     open_doubles = {
         other: why
         for name in asked
-        if name not in settled
+        if name not in own
         for other, why in people.doubles_of(name).items()
         if other not in ids
     }
