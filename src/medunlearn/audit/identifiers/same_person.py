@@ -143,7 +143,7 @@ def id_key(value: str) -> str:
 def _name_key(value: str) -> tuple[str, ...]:
     """The words of a name in alphabetic order, without accents; empty for a placeholder."""
     plain = unicodedata.normalize("NFKD", value.casefold())
-    words = re.findall(r"[^\W\d_]+", "".join(letter for letter in plain if not unicodedata.combining(letter)))
+    words = re.findall(r"[^\W_]+", "".join(letter for letter in plain if not unicodedata.combining(letter)))
     return () if {*words} <= _NOBODY else tuple(sorted(words))
 
 
