@@ -323,6 +323,14 @@ def test_what_is_read_of_a_form(tmp_path: Path, what: str) -> None:
     assert read.is_open == (form in ("Open-i", "PMC-Patients"))
 
 
+@pytest.mark.parametrize("what", ["NOTEEVENTS", "MIMIC-IV-Note", "OMOP NOTE"])
+def test_every_note_of_a_published_table_has_its_date(tmp_path: Path, what: str) -> None:
+    """Discharge summaries of NOTEEVENTS have a day and no time."""
+    name, write, *_ = FORMS[what]
+    write(tmp_path / name)
+    assert all(note.date[:2] in ("20", "21") for note in read_patient_notes(tmp_path / name).notes)
+
+
 def test_there_are_forty_forms() -> None:
     assert len(FORMS) >= 40
 

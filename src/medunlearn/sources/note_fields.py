@@ -22,7 +22,7 @@ _NAMES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
     "id": (("note_id", "document_id", "record_id", "report_id"), ("id", "row_id", "uid")),
     "date": (
-        ("note_date", "date", "charttime", "chartdate", "datetime", "timestamp"),
+        ("note_date", "date", "chartdate", "charttime", "datetime", "timestamp"),
         ("visit_date", "service_date", "admission_date", "admittime", "created"),
     ),
     "title": (("title", "note_title"),),
