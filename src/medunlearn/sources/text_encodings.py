@@ -33,7 +33,8 @@ def open_bytes(path: Path) -> BinaryIO:
 
 def open_text(path: Path, newline: str | None = None) -> TextIO:
     """A text file in its encoding. Raises UnicodeDecodeError like :func:`encoding_of`."""
-    return io.TextIOWrapper(open_bytes(path), encoding_of_file(path), newline=newline)
+    encoding = encoding_of_file(path)  # before the file is opened for good: it may be refused
+    return io.TextIOWrapper(open_bytes(path), encoding, newline=newline)
 
 
 def encoding_of_file(path: Path) -> str:
