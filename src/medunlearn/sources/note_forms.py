@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import SourceError
-from medunlearn.input_files import LONGEST_TEXT, regular_file, told_unreadable
+from medunlearn.input_files import LONGEST_TEXT, path_text, regular_file, told_unreadable
 from medunlearn.sources.fhir_notes import IN_ERROR, fhir_rows, is_fhir
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.table_files import (
@@ -198,13 +198,13 @@ def _text_rows(folder: Path, files: Sequence[Path]) -> Rows:
         try:
             text = _text_of(file)
         except BadRowError as error:
-            yield name.as_posix(), str(error)
+            yield path_text(name), str(error)
             continue
         patient, day = _patient_of(plain, deepest), _DAY.search(plain.name)
         folders = [*plain.parts[:-1], *[""] * deepest][:deepest] if deepest > 1 else []
-        row: dict[str, Any] = {} if patient is None else {"patient_id": patient}
-        row |= {"note_id": (name if stems[plain] > 1 else plain).as_posix(), "date": day[0] if day else ""}
-        yield name.as_posix(), row | {"note": text} | {f"folder_{n}": f for n, f in enumerate(folders, start=1)}
+        row: dict[str, Any] = {} if patient is None else {"patient_id": path_text(Path(patient))}
+        row |= {"note_id": path_text(name if stems[plain] > 1 else plain), "date": day[0] if day else ""}
+        yield path_text(name), row | {"note": text} | {f"folder_{n}": f for n, f in enumerate(folders, start=1)}
 
 
 def _patient_of(name: Path, deepest: int) -> str | None:

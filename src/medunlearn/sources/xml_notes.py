@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from medunlearn.errors import SourceError
-from medunlearn.input_files import LONGEST_TEXT, regular_file, told_unreadable
+from medunlearn.input_files import LONGEST_TEXT, path_text, regular_file, told_unreadable
 from medunlearn.sources.renderings import narrative, parse_xml, read_rendering
 from medunlearn.sources.table_files import Row, Rows
 
@@ -33,16 +33,16 @@ def xml_rows(folder: Path, path: Path) -> Rows:
     name = path.relative_to(folder)
     with told_unreadable(path, SourceError):
         if regular_file(path, SourceError).stat().st_size > LONGEST_TEXT:
-            yield name.as_posix(), f"has more than {LONGEST_TEXT:,} bytes"
+            yield path_text(name), f"has more than {LONGEST_TEXT:,} bytes"
             return
         content = path.read_bytes()
     try:
         root = parse_xml(content)
         rows = list(_rows(root, name))
     except ValueError as error:
-        yield name.as_posix(), f"is a document {error}"
+        yield path_text(name), f"is a document {error}"
         return
-    yield from ((name.as_posix(), row) for row in rows)
+    yield from ((path_text(name), row) for row in rows)
 
 
 def _rows(root: Element, name: Path) -> Iterator[Row | str]:
