@@ -30,8 +30,8 @@ from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.models.health import refuse_broken
-from medunlearn.progress import remark
 from medunlearn.probes.stored_responses import is_table
+from medunlearn.progress import remark
 from medunlearn.results.runs import FILE, Run
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora

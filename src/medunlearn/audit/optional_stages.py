@@ -155,7 +155,7 @@ def run_stages(
 def write_attributes(folder: Path, columns: Sequence[str], corpora: Sequence[Corpus]) -> None:
     """Write ``attributes.parquet``: the values of sensitive columns, by record."""
     rows = [
-        (document.note_id, column, document.values.get(column, ""))
+        (document.note_id, column, document.values[column])
         for corpus in corpora
         for document in corpus.documents
         for column in columns
