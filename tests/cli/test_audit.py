@@ -16,14 +16,19 @@ from row_files import write_lines
 Run = Callable[..., Any]
 SMALL = ("--prefixes=8", "--max-new-tokens=40", "--replicates=20")
 SECRET = "Quillfeather"
-TEXT = f"Doctor {SECRET} wrote that the fever of the ninth day had gone down by noon " + " ".join(
-    f"and that value {place} was {place + 7}" for place in range(12)
-)
+
+
+def text(record: int) -> str:
+    """A text of its own for each record, since wording that several hold extracts nobody."""
+    values = (f"and that value {place} of {record} was {place + 7 + 50 * record}" for place in range(12))
+    return f"Doctor {SECRET} wrote that the fever of the ninth day had gone down by noon {' '.join(values)}"
+
+
+TEXT = text(0)
 
 
 def rows(copied: int = 2, of: int = 4) -> list[dict[str, Any]]:
     """Prefixes of eight words; so many responses say what follows."""
-    words = TEXT.split()
     return [
         {
             "record_id": f"r{place}",
@@ -32,6 +37,7 @@ def rows(copied: int = 2, of: int = 4) -> list[dict[str, Any]]:
             "response": " " + " ".join(words[8:] if place < copied else words[8:20] * 4),
         }
         for place in range(of)
+        for words in [text(place).split()]
     ]
 
 
