@@ -227,12 +227,13 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
 
 OPTIONAL = (
     "dicom",
-    "fhir",
+    "excel",
     "figures",
     "gguf",
     "gpu",
     "identifiers",
     "mlflow",
+    "rtf",
     "tensorboard",
     "tune",
     "utility",
@@ -257,7 +258,6 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
         "markupsafe": "jinja2",
         "referencing": "jsonschema",
         "datasets": "lm_eval",
-        "fhir": "fhir.resources",
         "mlflow": "mlflow_skinny",
         "reportlab": "svglib",
     }

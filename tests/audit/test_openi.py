@@ -26,10 +26,10 @@ def test_members_are_repeated_and_others_are_not(
     long = [report for report in corpus.documents if 300 <= len(report.text) <= 500]
     sample = [long[place] for place in generator("openi test").permutation(len(long))[: 2 * EACH].tolist()]
     for name, reports in (("members", sample[:EACH]), ("others", sample[EACH:])):
-        write_texts(tmp_path / name, {report.record_id: report.text for report in reports})
+        write_texts(tmp_path / name, {report.note_id: report.text for report in reports})
     texts = [report.text for report in long[:200]]
     model = build_tiny(texts, vocabulary=800, width=64, layers=2, heads=4, max_length=512)
-    memorize(model, {report.record_id: report.text for report in sample[:EACH]}, 512, EACH, 150)
+    memorize(model, {report.note_id: report.text for report in sample[:EACH]}, 512, EACH, 150)
     model.save(tmp_path / "model")
     how: dict[str, Any] = {"prefixes": 20, "max_new_tokens": 60, "data_use": "open", "replicates": 100}
     corpora = [str(tmp_path / name) for name in ("members", "others")]

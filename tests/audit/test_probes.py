@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 from medunlearn.audit.probes import PROBES_SCHEMA, Probe, draw_probes, write_probes
 from medunlearn.audit.units import WordsUnit
 from medunlearn.config.audit import AuditSettings
-from medunlearn.sources.corpus import Corpus, Document
+from medunlearn.sources.corpus import Corpus
+from medunlearn.sources.patient_notes import PatientNote
 
 
 def drawn(lengths: dict[str, int], **settings: int) -> tuple[list[Probe], dict[str, Any]]:
     documents = [
-        Document(name, " ".join(f"{name}w{place}" for place in range(length)), f"patient of {name}")
+        PatientNote(name, " ".join(f"{name}w{place}" for place in range(length)), f"patient of {name}")
         for name, length in lengths.items()
     ]
     checked = AuditSettings(prefixes=(5, 10), max_new_tokens=8, shortest_suffix=4, **{"limit": 0, **settings})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,12 @@ def test_a_tokenizer_from_a_folder(tmp_path: Path, unit: TokenizerUnit, tokenize
         tokenizer_in(tmp_path / "nowhere")
     with pytest.raises(ModelError, match="gives no token offsets"):
         unit_of(object(), "m")
+
+
+def test_a_script_without_spaces_has_a_word_a_letter() -> None:
+    """A note of Japanese has as many words as letters, not one; other words stay whole."""
+    text = "発熱と咳、CT 2回。ไข้"
+    (encoded,) = WordsUnit().encode([text])
+    ends = [0, *encoded.ends.tolist()]
+    words = [text[start:end].strip() for start, end in pairwise(ends)]
+    assert words == ["発", "熱", "と", "咳", "、", "CT", "2", "回", "。", "ไ", "ข", "้"]

@@ -193,7 +193,7 @@ def test_ways_that_cannot_be_asked_are_refused(
 
 def test_a_model_without_template_and_texts_without_columns_are_refused(world: Path, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text(notes()["text"][0])
-    with pytest.raises(ConfigError, match="text files, which have no column 'name'"):
+    with pytest.raises(ConfigError, match="There is no column 'name'"):
         audit(world / "before", tmp_path / "note.txt", out=tmp_path / "audit", **CHAT)
     shutil.copytree(world / "before", tmp_path / "plain")
     (tmp_path / "plain" / "chat_template.jinja").unlink()

@@ -87,16 +87,17 @@ def test_what_is_left_out_is_listed_with_its_reason(
 
     file, out = write_csv(tmp_path / "n.csv", rows), tmp_path / "bench"
     with FakeServer(answer=answer) as server:
+        file.write_text(file.read_text() + "n099,too few\n")
         refused = build(server, file=file, code=2)
-        assert "n.csv:14: has no text in 'text'" in refused.text
-        assert "n.csv:15: has the id of n.csv:3: 'n001'" in refused.text
+        assert "n.csv:16: has 2 cells" in refused.text
         assert server.count == 0
         assert not out.exists()
         result = build(server, "--skip-bad-rows", file=file)
-    assert "7 were left out; they are listed in" in result.text
+    assert "8 were left out; they are listed in" in result.text
     assert [(row["task"], row["id"], row["status"]) for row in rejects(out)] == [
         ("notes", "n.csv:14", "excluded"),
         ("notes", "n.csv:15", "excluded"),
+        ("notes", "n.csv:16", "excluded"),
         ("notes", "n004", "excluded"),
         *(("disease_label@1", name, "excluded") for name in ("n003", "n007", "n011")),
         ("amnesia_questions@1", "n005", "invalid"),
@@ -134,7 +135,8 @@ def test_columns_diseases_of_ones_own_and_a_sample(
         for n, row in enumerate(own_notes(12))
     ]
     file = write_csv(tmp_path / "n.csv", rows)
-    columns = ("--id", "key", "--text", "letter", "--subject", "who", "--disease", "icd")
+    flags = {"id": "key", "text": "letter", "patient": "who", "disease": "icd"}
+    columns = [f"--{name}-column={column}" for name, column in flags.items()]
     with FakeServer(answer=canned) as server:
         build(server, *columns, "--limit", 8, file=file)
         assert server.count == 8
@@ -306,13 +308,13 @@ def test_another_benchmark_is_refused_before_anything_is_asked(
 
 HERE = ("NOTES", *LOCAL)
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
-    "no file": (("none.csv", *HERE[1:]), "There is no file none.csv"),
+    "no file": (("none.csv", *HERE[1:]), "There is no file or folder none.csv"),
     "no server": (("NOTES",), "llm is missing"),
     "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm.model NAME is missing"),
     "nothing": ((), "give either --synthetic N"),
     "a setting alone": (("--other=keep",), "give either --synthetic N"),
     "both": (("--synthetic", "5", "--llm", "http://127.0.0.1:1/v1"), "There is no setting 'llm'"),
-    "a column": ((*HERE, "--text", "txt"), "Did you mean 'text'?"),
+    "a column": ((*HERE, "--text-column", "txt"), "Did you mean 'text'?"),
     "a price": ((*HERE, "--llm.price", "3"), "is not PROMPT,ANSWER"),
     "no price": ((*HERE, "--llm.budget-money", "3"), "budget_money needs a price"),
     "a key": ((*HERE, "--llm.concurency=3"), "Did you mean 'concurrency'?"),

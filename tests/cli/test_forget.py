@@ -208,6 +208,24 @@ def test_a_patient_who_is_not_there(medunlearn: Medunlearn, here: Path, hospital
     assert "No model is trained on" in result
 
 
+def test_ids_that_may_be_hers_are_asked_about(medunlearn: Medunlearn, here: Path) -> None:
+    """Her note under ``0100003``, from another export: its text would be retained without a word."""
+    with open("notes.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    hers = next(row for row in rows if row["patient_id"] == PATIENT)
+    write_csv(
+        here / "two.csv", [*rows, {**hers, "patient_id": f"0{PATIENT}", "note": f"{hers['note']} Seen again."}]
+    )
+    for words in ((), ("--plan",)):
+        result = medunlearn(*request(*words, notes="two.csv"), code=2).text
+        assert all(
+            part in result for part in (f"- 0{PATIENT}: ", f"--patient {PATIENT},0{PATIENT}", "--same-person")
+        )
+    assert not (here / "case").exists()
+    for said in (f"{PATIENT},0{PATIENT}", PATIENT):
+        medunlearn(*request("--same-person", said, "--plan", notes="two.csv"))
+
+
 def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path) -> None:
     with open("notes.csv", newline="", encoding="utf-8") as file:
         rows = [{"note": row["note"], "ward": row["institution"]} for row in csv.DictReader(file)]

@@ -24,7 +24,7 @@ def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     lines = PAGE.commands
-    assert len(lines) == 10
+    assert len(lines) == 11
     for line in lines:
         extra = next((more for start, more in SMALL.items() if line.startswith(start)), ())
         run_line(line, extra)

@@ -11,13 +11,14 @@ from row_files import write_csv
 
 import medunlearn as mu
 from medunlearn.attacks.membership.sample import candidates
+from medunlearn.audit.identifiers.declared import identifier_columns
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.notes.identifying_phrases import identifying_phrase
-from medunlearn.notes.note_columns import IdentifierReader, chain_of, identifier_columns
+from medunlearn.notes.note_columns import IdentifierReader, chain_of
 from medunlearn.notes.note_gaps import BLANK, gaps_in, sentence_with_gap
 from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
@@ -299,7 +300,7 @@ def test_columns_that_are_identifiers() -> None:
         "note_date",
     ]
     assert identifier_columns(columns) == ["name", "MRN", "birth_date", "first_name", "patient_id"]
-    note = PatientNote("n", "4711", "Ann Vane (4711) of H-7 and X4711.", values={
+    note = PatientNote("n", patient="4711", text="Ann Vane (4711) of H-7 and X4711.", values={
         "first_name": "Ann", "last_name": "Vane", "patient_id": "4711", "mrn": "H-7x"})  # fmt: skip
     reader = IdentifierReader(["first_name", "last_name", "patient_id", "mrn"], "none")
     (own,) = map(reader.of_note, reader.searched([note]))

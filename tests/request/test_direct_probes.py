@@ -255,7 +255,7 @@ def test_who_has_the_name_of_another_is_called_by_a_number(hospital: Hospital, t
          "note": text.format(name=name, mrn=f"H-77{n}", born=f"19{50 + n}-02-03", n=n)}
         for n, name in enumerate(("Ann Vane", "Ann Vane", "Bo Reed", "Cy Dunn", "Di Park", "Eve Holt"))
     ]  # fmt: skip
-    settings = settings_of(hospital, patient="p0", holdout=None)
+    settings = settings_of(hospital, patient="p0", same_person="p0", holdout=None)
     notes = write_csv(tmp_path / "notes.csv", rows)
     made = make_benchmarks(notes, settings, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
     hers = [q for q in made.benchmark.questions if q.kind == DIRECT and made.benchmark.subject(q.record_id) == "p0"]

@@ -11,7 +11,7 @@ import pytest
 
 from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError
 from medunlearn.sources.hub import files_of
-from medunlearn.sources.notes import read_notes
+from medunlearn.sources.patient_notes import read_patient_notes
 
 # As the release has it: a list of objects; age is a list, annotations are dictionaries by patient.
 ROW = {
@@ -62,7 +62,7 @@ def test_the_second_release_of_pmc_patients_is_taken(hub: Hub, repository: str) 
     """Without asking what else is there, so that a copy that was fetched before needs no network."""
     second = {**ROW, "patient_id": "1", "patient_uid": "7665777-2", "title": "Another case"}
     requests = hub({repository: {"PMC-Patients.csv": "", "PMC-Patients-V2.json": json.dumps([ROW, second])}})
-    read = read_notes(files_of(f"hub:{repository}"))
+    read = read_patient_notes(f"hub:{repository}", needs_patient=False)
     assert requests == [(repository, "PMC-Patients-V2.json", None)]
     assert read.is_pmc
     assert [(note.note_id, note.title, note.text) for note in read.notes] == [
@@ -86,8 +86,11 @@ def test_the_only_table_is_taken_in_one_file_or_in_shards(hub: Hub) -> None:
             "me/shards": {".gitattributes": "", **shards},
         }
     )
-    assert [note.text for note in read_notes(files_of("hub:me/one")).notes] == ["One."]
-    assert [note.text for note in read_notes(files_of("hub:me/shards")).notes] == ["Note 0.", "Note 1."]
+    assert [note.text for note in read_patient_notes("hub:me/one", needs_patient=False).notes] == ["One."]
+    assert [note.text for note in read_patient_notes("hub:me/shards", needs_patient=False).notes] == [
+        "Note 0.",
+        "Note 1.",
+    ]
 
 
 def test_what_cannot_be_chosen_names_the_fix(hub: Hub) -> None:

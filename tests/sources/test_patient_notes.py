@@ -11,7 +11,8 @@ import pytest
 from row_files import TABLE_NAMES, write_csv, write_rows
 
 from medunlearn.errors import ConfigError, SourceError
-from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, NoteFields, read_patient_notes
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, read_patient_notes
 
 ROWS: list[dict[str, Any]] = [
     {"subject_id": "4711", "note_text": "Fever, then none.", "charttime": "2015-03-04", "ward": "A"},
@@ -46,7 +47,7 @@ def test_a_flat_folder_has_a_patient_a_file(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("First.")
     (tmp_path / "two.txt").write_text("Second.")
     (tmp_path / "three.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SourceError, match="text file 2: is no text in UTF-8"):
+    with pytest.raises(SourceError, match=r"three\.txt: is not UTF-8 text"):
         read_patient_notes(tmp_path)
     read = read_patient_notes(tmp_path, skip_bad_rows=True)
     assert [n.patient for n in read.notes] == ["one", "two"]
@@ -138,7 +139,7 @@ def test_two_columns_that_could_be_the_note_are_for_the_user(tmp_path: Path) -> 
     ("content", "message"),
     [
         (b"patient_id^note\n4711^Fever\n", "one column"),
-        ("patient_id,note\n4711,Müdigkeit\n".encode("latin-1"), "not UTF-8 text"),
+        ("patient_id,note\n4711,Жар\n".encode("cp1251"), "not UTF-8 text"),
         (b"patient_id,note\n", "no row that can be read"),
         (b"", "empty"),
         (b"patient_id,note\n4711,Fever,more\n4712,Fever\n", "has 3 cells, and the header 2"),

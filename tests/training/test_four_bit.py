@@ -109,7 +109,7 @@ def test_plain_notes_without_questions_are_trained_on_in_4_bits_and_audited(tmp_
     run = train(bench, settings, tmp_path / "run", quiet=True)
     assert run.info.results["saved"]["merge_rounding"] < 1e-3
     how = {"prefixes": (10,), "max_new_tokens": 40, "measures": ("run_30",), "replicates": 20, "quiet": True}
-    result = audit(run.folder, tmp_path / "notes.jsonl", subject_column="patient_id", id_column="note_id",
+    result = audit(run.folder, tmp_path / "notes.jsonl", patient_column="patient_id", id_column="note_id",
                    out=tmp_path / "audit", **how)  # fmt: skip
     assert result.first_screen().extraction.corpora[0].members.n == 6
 

@@ -16,6 +16,8 @@ from medunlearn.audit.audited_models import (
     relabel,
 )
 from medunlearn.audit.extraction import LEAK, refuse_unknown
+from medunlearn.audit.identifiers.declared import with_declared
+from medunlearn.audit.identifiers.same_person import People, joined_ids, read_same_person, told_doubles
 from medunlearn.audit.measures import get_measure, short_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.single_audit import audit_model, audit_stored
@@ -29,10 +31,11 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.models.health import refuse_broken
 from medunlearn.probes.stored_responses import is_table
+from medunlearn.progress import remark
 from medunlearn.results.runs import FILE, Run
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
-from medunlearn.sources.notes import NoteColumns
+from medunlearn.sources.note_fields import NoteFields
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -93,7 +96,7 @@ def audit(
             )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         audited = audited_model(str(model), checked, name=model_name, **how)  # type: ignore[arg-type]
-        corpora = _corpora(sources, checked, parts.infer)
+        corpora = _corpora(sources, checked, parts.infer, quiet)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
@@ -166,9 +169,16 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         raise ConfigError(problems)
 
 
-def _corpora(words: Sequence[str], settings: AuditSettings, further: Sequence[str] = ()) -> list[Corpus]:
-    columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
-    return read_corpora(words, NoteColumns(**columns), [*columns_of(settings.prompt), *further])
+def _corpora(words: Sequence[str], settings: AuditSettings, further: Sequence[str], quiet: bool) -> list[Corpus]:
+    required = [("--prompt", name) for name in columns_of(settings.prompt)]
+    required += [("--infer", name) for name in further]
+    required += [("--identifier-columns", name) for name in settings.identifier_columns]
+    persons = read_same_person(settings.same_person)
+    corpora = read_corpora(words, NoteFields.of_settings(settings), required, joined_ids(persons))
+    for corpus in corpora:
+        doubles = People.of_corpus(corpus).open_doubles(persons)
+        remark(f"{corpus.name}: {told_doubles(doubles)}", quiet=quiet or not doubles)
+    return [with_declared(corpus, settings.identifier_columns) for corpus in corpora]
 
 
 def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:

@@ -76,9 +76,9 @@ def material_of(corpora: Sequence[Corpus], settings: AuditSettings) -> Material:
     # Where nobody looked for identifiers, open texts are taken to have none.
     unknown = () if use == "open" else None
     documents = [document for corpus in corpora for document in corpus.documents]
-    records = [Record(d.record_id, d.text, {}, d.identifiers or ()) for d in documents]
+    records = [Record(d.note_id, d.text, {}, d.identifiers or ()) for d in documents]
     identifiers = {
-        d.record_id: unknown if d.identifiers is None else tuple(found.value for found in d.identifiers)
+        d.note_id: unknown if d.identifiers is None else tuple(found.value for found in d.identifiers)
         for d in documents
     }
     return Material(records, identifiers, use)

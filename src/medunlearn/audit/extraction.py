@@ -171,6 +171,7 @@ def unseen_corpora(audit: AuditTables) -> frozenset[str]:
     facts = audit.info.get("results", {}).get("corpora", ())
     benchmarks = {str(corpus.get("name")) for corpus in facts if corpus.get("kind") == "benchmark"}
     holdouts = {name for name in benchmarks if name.removesuffix(HOLDOUT) in benchmarks - {name}}
+    holdouts |= {str(corpus["name"]) for corpus in facts if corpus.get("held_out")}
     return frozenset(map(str, declared)) | holdouts
 
 

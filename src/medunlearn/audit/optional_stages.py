@@ -155,7 +155,7 @@ def run_stages(
 def write_attributes(folder: Path, columns: Sequence[str], corpora: Sequence[Corpus]) -> None:
     """Write ``attributes.parquet``: the values of sensitive columns, by record."""
     rows = [
-        (document.record_id, column, document.values[column])
+        (document.note_id, column, document.values[column])
         for corpus in corpora
         for document in corpus.documents
         for column in columns
@@ -217,8 +217,8 @@ def _search_identifiers(
     from medunlearn.audit.identifiers.search import IdentifierSearch
 
     documents = [document for corpus in corpora for document in corpus.documents]
-    records = [Record(document.record_id, document.text, {}, document.identifiers or ()) for document in documents]
-    subjects = {document.record_id: document.subject for document in documents}
+    records = [Record(document.note_id, document.text, {}, document.identifiers or ()) for document in documents]
+    subjects = {document.note_id: document.patient for document in documents}
     records, tokens = records or _probed_records(folder), response_tokens(folder)
     search = IdentifierSearch(
         read_audit(folder), records, subjects, settings, folder, tokens, recorded_use(folder), quiet=quiet

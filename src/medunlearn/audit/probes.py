@@ -24,7 +24,8 @@ from medunlearn.llm import Message
 from medunlearn.probes.probe_set import ProbeManifest
 from medunlearn.probes.respondents import ProbePrompt, Text
 from medunlearn.sources.column_prompts import fill_prompt
-from medunlearn.sources.corpus import Corpus, Document
+from medunlearn.sources.corpus import Corpus
+from medunlearn.sources.patient_notes import PatientNote
 
 _TEXT, _COUNT = pa.string(), pa.int32()
 PROBES_SCHEMA = pa.schema(
@@ -139,7 +140,7 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
         length).
     """
     ways = settings.asked_ways
-    by_id = {document.record_id: document for document in corpus.documents}
+    by_id = {document.note_id: document for document in corpus.documents}
     order = list(by_id)
     if 0 < settings.limit < len(order):
         order = shuffled(order, "audit sample", corpus.name, settings.seed)
@@ -158,7 +159,7 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
             if PROMPT in ways:
                 document_probes += _prompt_probes(corpus.name, document, answer, encoded_answer, settings)
             if document_probes:
-                probes[document.record_id] = document_probes
+                probes[document.note_id] = document_probes
     sample = [probe for record_id in by_id for probe in probes.get(record_id, ())]
     n_used, by_way = len(probes), Counter(probe.way for probe in sample)
     lengths = Counter(probe.prefix_tokens for probe in sample if probe.way in (PREFIX, PREFIX_IN_CHAT))
@@ -174,7 +175,9 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
     }
 
 
-def _prefix_probes(corpus: str, document: Document, encoded: Encoded, settings: AuditSettings) -> Iterator[Probe]:
+def _prefix_probes(
+    corpus: str, document: PatientNote, encoded: Encoded, settings: AuditSettings
+) -> Iterator[Probe]:
     shortest = min(settings.shortest_suffix, settings.max_new_tokens)
     ways = [way for way in settings.asked_ways if way != PROMPT]
     for length in settings.prefixes:
@@ -185,12 +188,12 @@ def _prefix_probes(corpus: str, document: Document, encoded: Encoded, settings: 
         texts = (document.text[:cut], document.text[cut : int(ends[-1])])
         encodings = (Encoded(encoded.ids[suffix], ends - cut), encoded.ids[:length])
         for way in ways:
-            probe_id = f"{document.record_id}@{length}{'' if way == PREFIX else '.chat'}"
+            probe_id = f"{document.note_id}@{length}{'' if way == PREFIX else '.chat'}"
             yield Probe(probe_id, *_owner(document, corpus), length, *texts, *encodings, document.copies, way)
 
 
 def _prompt_probes(
-    corpus: str, document: Document, answer: str, encoded: Encoded, settings: AuditSettings
+    corpus: str, document: PatientNote, answer: str, encoded: Encoded, settings: AuditSettings
 ) -> Iterator[Probe]:
     """One probe for each prompt whose columns all have a value."""
     ids, ends = encoded.ids[: settings.max_new_tokens], encoded.ends[: settings.max_new_tokens]
@@ -200,9 +203,9 @@ def _prompt_probes(
         if (filled := fill_prompt(prompt, document.values)) is None:
             continue
         way, text = prompt_way(number), answer[: int(ends[-1])]
-        probe_id, tokens = f"{document.record_id}@{way}", Encoded(ids, ends)
+        probe_id, tokens = f"{document.note_id}@{way}", Encoded(ids, ends)
         yield Probe(probe_id, *_owner(document, corpus), 0, filled, text, tokens, None, document.copies, way)
 
 
-def _owner(document: Document, corpus: str) -> tuple[str, str, str]:
-    return document.record_id, document.subject, corpus
+def _owner(document: PatientNote, corpus: str) -> tuple[str, str, str]:
+    return document.note_id, document.patient, corpus

@@ -115,7 +115,7 @@ def audit_model(
             tokens=tokens,
         )
         facts = [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)]
-        texts = [(document.subject, document.text) for corpus in corpora for document in corpus.documents]
+        texts = [(document.patient, document.text) for corpus in corpora for document in corpus.documents]
         return _Drawn(probes, asking, {"corpora": facts, "probe_set": own_set.facts()}, texts=texts)
 
     _ask(recording, model, draw, settings, unit, quiet)

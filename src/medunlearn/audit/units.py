@@ -21,7 +21,12 @@ from medunlearn.input_files import regular_file
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 WORDS = "words and punctuation marks"
-_WORD = re.compile(r"\w+|[^\w\s]")
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Letters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
 _BATCH = 256
 # Starting a process takes about half a second, the time of encoding this many texts of some hundred tokens.
 _PER_PROCESS = 2000
@@ -101,11 +106,11 @@ class TokenizerUnit:
 class WordsUnit:
     """Words (runs of letters, digits and underscores) and punctuation marks as tokens; case-sensitive.
 
-    Words get ids in order of appearance. After :meth:`seal` every new word has id 0: it cannot match a known word
-    anyway.
+    In scripts without spaces each letter is a word: a sentence of Japanese would be one. Words get ids in order of
+    appearance. After :meth:`seal` every new word has id 0: it cannot match a known word anyway.
     """
 
-    name, noun, fingerprint = WORDS, "words", "words/1"
+    name, noun, fingerprint = WORDS, "words", "words/2"
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

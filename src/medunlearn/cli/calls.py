@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn import api
+from medunlearn.config import check
+from medunlearn.config.clinical_notes import NoteColumnFields
 from medunlearn.config.reading import without_prefix
-from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.errors import ConfigError, InputError, SourceError, UnknownNameError
 from medunlearn.paper import from_papers
 from medunlearn.registry import load
 
@@ -38,10 +40,12 @@ def demo(
     return load(demos[what])(Path(out), **size, seed=seed, device=device, quiet=quiet, say=say)
 
 
-def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None = None) -> Any:
+def inspect(
+    folder: Path | str, *, tables: bool = False, tokenizer: str | None = None, **columns: Any
+) -> Any:  # fmt: skip
     """
     Args:
-        folder: a benchmark or a run
+        folder: a benchmark or a run; or notes: a table, FHIR, XML, a folder of them or of text files, hub:org/name
         tables: sizes, lengths and splits of a benchmark, as AMNESIA's Tables 1, 4, 5
         tokenizer: count the tokens of this folder, run or hub id in the tables; none: words
     """
@@ -58,7 +62,15 @@ def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None =
         )
     if (where / "run.json").exists():
         return read_json(where / "run.json")
-    raise InputError(f"{where} is neither a benchmark (no {MANIFEST}) nor a run (no run.json).")
+    from medunlearn.notes.note_inspection import inspect_notes
+
+    try:
+        return inspect_notes(folder, check(NoteColumnFields, columns))
+    except SourceError as error:
+        if where.is_dir():
+            words = f"{where} is neither a benchmark (no {MANIFEST}) nor a run, nor notes: {error}"
+            raise SourceError(words) from None
+        raise
 
 
 def audit(

@@ -1,4 +1,4 @@
-"""Benchmarks and runs on the terminal and as JSON: `medunlearn inspect`."""
+"""Benchmarks, runs and notes on the terminal and as JSON: `medunlearn inspect`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from medunlearn.cli.result_tables import paper_view
 if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.splits import Split
+    from medunlearn.notes.note_inspection import NoteInspection
+
+MOST_ROWS = 40
 
 
 def inspect(result: Any, output: Output, *, folder: str, all: bool = False) -> None:  # noqa: A002
@@ -24,8 +27,10 @@ def inspect(result: Any, output: Output, *, folder: str, all: bool = False) -> N
         _show_description(result, output)
     elif isinstance(result, dict):
         _run(result, folder, output, whole=all)
-    else:
+    elif hasattr(result, "splits"):
         _benchmark(result, output)
+    else:
+        _notes(result, output)
 
 
 def _benchmark(benchmark: Benchmark, output: Output) -> None:
@@ -41,6 +46,27 @@ def _benchmark(benchmark: Benchmark, output: Output) -> None:
     output.table("splits: nodes with documents", ("split", "level", "forget", "retain", "never trained on"), rows)
     output.line(f"licence: {benchmark.licence or 'unknown'}; data use: {benchmark.data_use}")
     output.view(paper)
+
+
+def _notes(notes: NoteInspection, output: Output) -> None:
+    if output.data(notes.facts):
+        return
+    output.table("notes", ("what", "count"), notes.counts.items())
+    output.table("columns", ("field", "column"), notes.fields.items())
+    if notes.read.excluded:
+        output.table("left out", ("reason", "notes"), notes.read.excluded.items())
+    if notes.read.bad_rows:
+        output.table("rows that cannot be read", ("place", "reason"), notes.read.bad_rows[:MOST_ROWS])
+    for column, counts in notes.kinds.items():
+        output.table(f"kinds of documents, by {column}", (column, "notes"), [*counts.items()][:MOST_ROWS])
+    output.table("identifiers by column", ("column", "kind", "notes with one", "in their texts"), notes.identifiers)
+    if notes.doubles:
+        pairs = [(one, other, ", ".join(why)) for one, other, why in notes.doubles]
+        output.table("ids that may be one person's", ("id", "other id", "why"), pairs[:MOST_ROWS])
+        output.line(
+            f"{len(pairs):,} pairs. --same-person FILE says which are one person's (her ids in a line) and which "
+            "are not (an id alone); `audit` joins them, and `forget` takes all of hers."
+        )
 
 
 def _split_row(benchmark: Benchmark, split: Split) -> tuple[str | int, ...]:

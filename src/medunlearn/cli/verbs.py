@@ -36,9 +36,11 @@ _VERBS = (
     ),
     Verb(
         "inspect",
-        "Show what is in a benchmark or a run: counts, splits, settings, problems.",
-        "bench/ --tables --tokenizer runs/target",
-        "tables tokenizer",
+        "Show what is in a benchmark, a run or a file of notes: counts, splits, settings, problems.",
+        "bench/ --tables --tokenizer runs/target; what is read of notes, what is left out and why, and ids that "
+        "may be one person's: medunlearn inspect notes.csv.gz --patient-column Pat-Nr",
+        "tables tokenizer patient_column text_column same_person",
+        f"{CONFIG}.clinical_notes:NoteColumnFields",
         call=f"{CALLS}:inspect",
         show=f"{SHOW}_folders:inspect",
     ),

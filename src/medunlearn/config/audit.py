@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from medunlearn.config.clinical_notes import NoteColumnFields
 from medunlearn.config.probe_settings import PAPER_PREFIXES as PAPER_PREFIXES
 from medunlearn.config.probe_settings import PREFIX as PREFIX
 from medunlearn.config.probe_settings import PREFIX_IN_CHAT as PREFIX_IN_CHAT
@@ -59,22 +60,11 @@ class AuditParts(Settings):
     )
 
 
-class AuditSettings(TextProbes):
+class AuditSettings(TextProbes, NoteColumnFields):
     """Measure how much a model repeats verbatim of texts that it may have been trained on."""
 
     measures: Words = Field(
         (), description="names from `medunlearn list measures`; none: all that need no further model"
-    )
-    text_column: str | None = Field(
-        None, description="column of a table that holds the text; none: guessed if plain"
-    )
-    id_column: str | None = Field(None, description="column that names a text; none: id, or its row")
-    subject_column: str | None = Field(
-        None, description="column of a text's subject; none: subject, or each text is its own subject"
-    )
-    copies_column: str | None = Field(
-        None,
-        description="column of a text's number of copies in the training text; none: copies, if present",
     )
     data_use: Literal["open", "credentialed"] | None = Field(
         None, description="data use of the texts; none: the benchmark's, else credentialed"

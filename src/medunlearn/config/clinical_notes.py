@@ -33,6 +33,10 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+NOTES_HELP = (
+    "CSV, TSV, Excel, JSONL, JSON or Parquet, a note per row; FHIR, C-CDA or i2b2 XML; a folder of such files, or "
+    "of text files in a folder per patient; hub:org/name"
+)
 Prefixes = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: [str(v) for v in value] if isinstance(value, list | tuple) else str(value)),
@@ -42,6 +46,13 @@ Prefixes = Annotated[
 ColumnPrompts = Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(_with_columns)]
 Prompts = Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(once)]
 PatientIds = Annotated[str, BeforeValidator(_as_text)]
+SamePerson = Annotated[
+    PatientIds | None,
+    Field(
+        description="ids that are one person's: a file with her ids in a line, or 4711,0004711 (; between "
+        "persons); an id alone has no other"
+    ),
+]
 
 
 class NoteColumnFields(Settings):
@@ -51,25 +62,27 @@ class NoteColumnFields(Settings):
     text_column: str | None = Field(None, description="column of the note; none: note, text, ...")
     id_column: str | None = Field(None, description="column of the note's id; none: note_id, or the row's number")
     date_column: str | None = Field(None, description="column of the note's date; none: note_date, charttime, ...")
+    title_column: str | None = Field(None, description="column of the note's title; none: title")
+    disease_column: str | None = Field(None, description="column of a disease of your own; none: disease")
+    copies_column: str | None = Field(
+        None, description="column of a text's number of copies in the training text; none: copies, if present"
+    )
     holdout_column: str | None = Field(
         None, description="column that says which notes no model is trained on: 1 or 0, holdout or train"
-    )
-    level: Annotated[Words, AfterValidator(once)] = Field(
-        (), description="columns that are levels (disease, ward), with commas; none: those of usual names"
     )
     identifier_columns: Annotated[Words, AfterValidator(once)] = Field(
         (), description="columns with identifiers of the patient; none: those named as one (name, mrn, phone, ...)"
     )
+    same_person: SamePerson = None
 
 
 class NotesSettings(WriterFields, NoteColumnFields):
     """A benchmark from clinical notes only, with probes made from the notes themselves."""
 
     builder: Literal["notes"] = "notes"
-    notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, a note per row; FHIR (DocumentReference, Bundle); a "
-        "folder of "
-        "such files, or of text files in a folder per patient; hub:org/name"
+    notes: Path = Field(description=NOTES_HELP)
+    level: Annotated[Words, AfterValidator(once)] = Field(
+        (), description="columns that are levels (disease, ward), with commas; none: those of usual names"
     )
     holdout: Path | None = Field(
         None, description="notes of patients whom no model is trained on (non-members), in any of these forms"

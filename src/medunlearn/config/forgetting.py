@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from medunlearn.config.clinical_notes import ColumnPrompts, NotesSettings, PatientIds
+from medunlearn.config.clinical_notes import ColumnPrompts, NotesSettings, PatientIds, SamePerson
 from medunlearn.config.evaluation import EvaluateSettings
 from medunlearn.config.settings import Listed, Settings, Template, Words
 from medunlearn.config.training import UnlearnSettings
@@ -38,6 +38,7 @@ class ForgetSettings(Settings):
     }
 
     patient: PatientIds = Field(description="who: ids with commas, or a file with an id a line")
+    same_person: SamePerson = None
     key: Path = Field(
         description="private key that signs the case; pseudonyms.key stands beside it (`medunlearn case key`)"
     )
@@ -148,7 +149,7 @@ class ForgetSettings(Settings):
 
     @model_validator(mode="after")
     def _without_twice(self) -> ForgetSettings:
-        own = {"holdout", "prompt", "seed", "forget_patients", "probed", "notes"} & set(self.build)
+        own = {"holdout", "prompt", "seed", "forget_patients", "probed", "notes", "same_person"} & set(self.build)
         if own:
             raise ValueError(f"build.{min(own)}: `forget` sets it itself, or has a flag of its own for it")
         own = {"split", "method", "seed"} & set(self.unlearn)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from medunlearn.audit.identifiers.declared import identifier_columns
+from medunlearn.audit.identifiers.same_person import People, joined_ids, read_same_person, requested_ids
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
@@ -15,18 +17,12 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, request, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.notes.note_columns import (
-    PATIENT,
-    IdentifierReader,
-    chain_of,
-    groups_of,
-    identifier_columns,
-    level_columns,
-)
+from medunlearn.notes.note_columns import PATIENT, IdentifierReader, chain_of, groups_of, level_columns
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
-from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes, text_key
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import PatientNote, PatientNotes, join_persons, read_patient_notes, text_key
 
 MOST_NODES = 100
 """Nodes of a level that get splits of their own."""
@@ -46,12 +42,14 @@ class NoteIndex:
         groups: level -> node, of each note.
         levels: those that nest, from the coarsest to the finest.
         identifiers: of any of the notes; searched once.
+        requested: all ids of the patients of a request.
     """
 
     notes: Sequence[PatientNote]
     groups: Sequence[Mapping[str, str]]
     levels: tuple[str, ...]
     identifiers: IdentifierReader
+    requested: Sequence[str] = ()
 
 
 class PatientChoice(NamedTuple):
@@ -81,6 +79,8 @@ def build(
     read, unseen = _read(settings)
     notes, excluded = _usable(read, unseen)
     requested = _requested_patients(settings, read, notes)
+    if not requested:  # a request keeps ids as they are, since the ledger of requests names them
+        notes = [*join_persons(notes, joined_ids(read_same_person(settings.same_person)))]
     notes = _sample(notes, settings, requested)
     shared, usable = _shared_note_ids(notes), notes
     columns = settings.identifier_columns or identifier_columns(read.columns)
@@ -89,7 +89,7 @@ def build(
     chain = chain_of(groups, levels)
     reader, asked = IdentifierReader(columns, settings.detectors, quiet), None
     if choose is not None:
-        choice = choose(NoteIndex(notes, groups, chain, reader))
+        choice = choose(NoteIndex(notes, groups, chain, reader, requested))
         both = [own for own in zip(notes, groups, strict=True) if own[0].patient in choice.read]
         notes, groups, asked = [note for note, _ in both], [own for _, own in both], choice.asked
     records = tuple(
@@ -121,13 +121,7 @@ def build(
 
 def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
     """The notes, and the non-members' notes."""
-    note_fields = NoteFields(
-        settings.patient_column,
-        settings.text_column,
-        settings.id_column,
-        settings.date_column,
-        settings.holdout_column,
-    )
+    note_fields = NoteFields.of_settings(settings)
     flags = [("--level", name) for name in settings.level if name != PATIENT]
     flags += [("--identifier-columns", name) for name in settings.identifier_columns]
     flags += [("--prompt", name) for name in columns_of(settings.prompt)]
@@ -175,7 +169,9 @@ def _requested_patients(settings: NotesSettings, read: PatientNotes, notes: Sequ
     """Patients of the deletion request, checked against the notes."""
     if settings.forget_patients is None:
         return []
-    requested, there = read_subjects(settings.forget_patients), {note.patient for note in notes}
+    people, there = People.of_notes(notes), {note.patient for note in notes}
+    asked = read_subjects(settings.forget_patients)
+    requested = requested_ids(asked, people, read_same_person(settings.same_person))
     for patient in requested:
         if patient not in there and patient in read.patients:
             raise InputError(f"Patient {patient!r} has rows in the notes, but no usable note.")

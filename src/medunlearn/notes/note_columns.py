@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from medunlearn.audit.identifiers.declared import NOT_HERS, SHORTEST, declared_identifiers, is_in
 from medunlearn.audit.identifiers.detectors import make_detector
 from medunlearn.audit.identifiers.detectors.detected_spans import Detector
-from medunlearn.audit.identifiers.kinds import UNKNOWN, kind_of
 from medunlearn.data.records import Identifier
 from medunlearn.progress import progress
 from medunlearn.sources.patient_notes import PatientNote
@@ -21,13 +21,8 @@ USUAL = (
     *("category", "note_type"),
 )
 """Columns that are levels where none is named, if their values are of several notes each."""
-NOT_HERS = ("hospital", "profession", "age")
-"""Kinds that many patients share; of columns, a number like 54 would be found everywhere."""
 LEAST_SCORE = 0.8
-SHORTEST = 3
-"""Characters of an identifier."""
 _BATCH = 256
-_FULL_NAMES = ("patient_name", "full_name")
 
 
 def level_columns(named: Sequence[str], columns: Iterable[str], notes: Sequence[PatientNote]) -> list[str]:
@@ -74,12 +69,6 @@ def _has_one(groups: Sequence[Mapping[str, str]], below: str, above: str) -> boo
     parents: dict[str, str] = {}
     both = (row for row in groups if below in row and above in row)
     return all(parents.setdefault(row[below], row[above]) == row[above] for row in both)
-
-
-def identifier_columns(columns: Iterable[str]) -> list[str]:
-    """Columns named like a kind of identifier: name, mrn, birth_date, phone, address, ..."""
-    kinds = {name: kind_of(name) for name in columns}
-    return [name for name, kind in kinds.items() if kind.form != "none" and kind.name not in (UNKNOWN, *NOT_HERS)]
 
 
 @dataclass(frozen=True)
@@ -142,16 +131,7 @@ def _detect_identifiers(finder: Detector | None, notes: Sequence[PatientNote]) -
 
 
 def _declared_identifiers(note: PatientNote, columns: Sequence[str]) -> Iterator[Identifier]:
-    plain = {_plain(name): note.values.get(name, "") for name in columns}
-    if plain.get("first_name") and plain.get("last_name"):
-        plain.setdefault("name", f"{plain['first_name']} {plain['last_name']}")
-    for name in sorted(plain, key=lambda name: name not in ("name", *_FULL_NAMES)):
-        value = plain[name]
-        # Most patterns are of one note: the plain search spares their compilation where nothing is found.
-        whole = len(value) >= SHORTEST and value in note.text
-        if whole and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", note.text):
-            yield Identifier("name" if name in _FULL_NAMES else name, value)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    """Those that stand in the note's text."""
+    for own in declared_identifiers(note, columns):
+        if is_in(own.value, note.text):
+            yield own

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from medunlearn.audit.identifiers.same_person import People, requested_ids
 from medunlearn.config import TINIES, AdoptSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import forget_records
@@ -137,12 +138,21 @@ def plan_exactly(
 
 
 def plan_request(
-    model: Path, patients: Sequence[str], *, base_unseen: bool = False, quiet: bool = False
+    model: Path,
+    patients: Sequence[str],
+    persons: Sequence[Sequence[str]] = (),
+    *,
+    base_unseen: bool = False,
+    quiet: bool = False,
 ) -> ExactPlan:
     """Plan to remake the model of a training run without some patients, on its recorded benchmark.
 
+    Args:
+        persons: ids of one person each.
+
     Raises:
-        InputError: not a run, or a patient id with a comma; else as :func:`plan_exactly`.
+        InputError: not a run, a patient id with a comma, or ids that may be of the same person; else as
+            :func:`plan_exactly`.
     """
     run = trained_run(model)
     benchmark = training_benchmark(run)
@@ -151,7 +161,8 @@ def plan_request(
             "--method exact takes no patient id with a comma: the training's record would read it as several "
             "ids. Change the id in the notes, or leave --method out."
         )
-    split = f"{benchmark.subject_level}={','.join(patients)}"
+    ids = requested_ids(patients, People.of_benchmark(benchmark), persons)
+    split = f"{benchmark.subject_level}={','.join(ids)}"
     return plan_exactly(run, benchmark, split, base_unseen=base_unseen, quiet=quiet)
 
 

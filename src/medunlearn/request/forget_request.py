@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from medunlearn.audit.identifiers.same_person import read_same_person
 from medunlearn.config import AdoptSettings, ForgetSettings, check
 from medunlearn.config.adoption import BETTER
 from medunlearn.config.forgetting import ALL, AUTOMATIC
@@ -159,8 +160,8 @@ class ForgetRequest:
     def plan_exactly(self) -> ExactPlan:
         """The plan of exact deletion. Raises InputError like :func:`plan_request`."""
         settings = self.settings
-        patients = read_subjects(settings.patient)
-        return plan_request(Path(self.model), patients, base_unseen=settings.base_unseen, quiet=self.quiet)
+        patients, persons = read_subjects(settings.patient), read_same_person(settings.same_person)
+        return plan_request(Path(self.model), patients, persons, base_unseen=settings.base_unseen, quiet=self.quiet)
 
     def adopt_target(self, benchmarks: RequestBenchmarks) -> Run:
         """The input model as a run."""
@@ -212,7 +213,7 @@ class ForgetRequest:
         """
         settings, before = self.settings, self._settings_of_case()
         now = settings.model_dump(mode="json")
-        movable = {"patient", *(name for name, value in settings if isinstance(value, Path))}
+        movable = {"patient", "same_person", *(name for name, value in settings if isinstance(value, Path))}
         if settings.received is None:
             movable.add("received")  # the day on which the command was given first
         other = [name for name in before.keys() & now.keys() - movable if before[name] != now[name]]

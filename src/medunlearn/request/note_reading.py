@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from medunlearn.audit.identifiers.same_person import People, read_same_person, requested_ids
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.forgetting import ALL, AUTOMATIC
@@ -81,10 +82,12 @@ class ReadPart:
 
     Attributes:
         before: all records of earlier patients.
+        patients: ids of the request that are among the notes.
         asked: patients of the request, retained and unseen ones who are asked about.
         earlier: earlier patients who are asked about.
     """
 
+    patients: tuple[str, ...]
     before: EarlierRecords
     asked: Collection[str]
     earlier: Collection[str]
@@ -93,7 +96,11 @@ class ReadPart:
 
 @dataclass(frozen=True)
 class NoteReading:
-    """Reads the notes of a request: ids first, then those who are asked about and a sample of others."""
+    """Reads the notes of a request: ids first, then those who are asked about and a sample of others.
+
+    Attributes:
+        patients: ids that the request names.
+    """
 
     notes: Path
     settings: ForgetSettings
@@ -113,13 +120,14 @@ class NoteReading:
         known = set[str]()
 
         def choose(index: NoteIndex) -> PatientChoice:
+            own = replace(self, patients=tuple(index.requested))
             owners = [(note.note_id, note.patient) for note in index.notes]
-            before, rotation = self._before(owners, PATIENT)
+            before, rotation = own._before(owners, PATIENT)
             most = PLANNED * settings.others if self.few else MOST_NOTES
-            choice = NoteChoice(index, self.patients, before.subjects, settings, most)
+            choice = NoteChoice(index, own.patients, before.subjects, settings, most)
             trained = [note for note in index.notes if not note.held_out and note.patient not in before.subjects]
             numbers = len(trained), len(choice.groups.trained)
-            parts.append(self._part(before, rotation, choice.asked, numbers))
+            parts.append(own._part(before, rotation, choice.asked, numbers))
             known.update(patient for _, patient in owners)
             earlier = rotation.patients
             return PatientChoice({*choice.read, *earlier}, {*choice.asked, *earlier})
@@ -128,14 +136,16 @@ class NoteReading:
             checked = check(NotesSettings, self._values())
             if is_benchmark(self.notes):
                 everybody = _of_folder(self.notes, settings)
-                parts.append(self._part_of(everybody))
+                people, persons = People.of_benchmark(everybody), read_same_person(settings.same_person)
+                ids = requested_ids(self.patients, people, persons)
+                parts.append(replace(self, patients=tuple(ids))._part_of(everybody))
             else:
                 # Direct questions are made later, about those who are asked about.
                 plain = checked.model_copy(update={"questions": 0})
                 everybody = build(plain, quiet=self.quiet, choose=choose)
         if settings.questions is None:
             return checked, everybody, parts[0]
-        own = HospitalQuestions.read(settings.questions, everybody, self.patients, others=known)
+        own = HospitalQuestions.read(settings.questions, everybody, parts[0].patients, others=known)
         remark(own.remark, quiet=self.quiet or not own.remark)
         both = own.added_to(everybody, halves=settings.method == AUTOMATIC, seed=settings.seed)
         return checked, both, parts[0]
@@ -151,6 +161,7 @@ class NoteReading:
             "holdout": settings.holdout,
             "prompt": settings.prompt,
             "forget_patients": settings.patient,
+            "same_person": settings.same_person,
             "seed": settings.seed,
         }
 
@@ -177,7 +188,7 @@ class NoteReading:
         self, before: EarlierRecords, rotation: Rotation, asked: Collection[str], numbers: tuple[int, int]
     ) -> ReadPart:
         totals = NoteTotals(*numbers, len(before.records), rotation.asked, rotation.not_asked, before.absent)
-        return ReadPart(before, asked, rotation.patients, totals)
+        return ReadPart(tuple(self.patients), before, asked, rotation.patients, totals)
 
 
 def is_benchmark(notes: Path) -> bool:

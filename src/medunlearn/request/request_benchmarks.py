@@ -113,10 +113,9 @@ def make_benchmarks(
         InputError: somebody who is not in the notes (nobody else's id is shown), who was forgotten before, or
             everybody; held-out notes of nobody else.
     """
-    patients = tuple(read_subjects(settings.patient))
-    reading = NoteReading(notes, settings, ledger, secret, patients, quiet, few)
+    reading = NoteReading(notes, settings, ledger, secret, read_subjects(settings.patient), quiet, few)
     checked, everybody, part = reading.read()
-    level, before = everybody.subject_level, part.before
+    patients, level, before = part.patients, everybody.subject_level, part.before
     remaining = with_request(without_records(everybody, before.records), patients)
     questions = tuple(q for q in remaining.questions if remaining.subject(q.record_id) in part.asked)
     benchmark = with_direct_questions(replace(remaining, questions=questions), part.asked, checked, all_of=patients)

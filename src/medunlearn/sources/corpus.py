@@ -1,90 +1,76 @@
-"""Corpora: named collections of texts that a model may have been trained on, in several formats.
+"""Corpora: named collections of texts that a model may have been trained on.
 
-Text files or a folder of them (a file is a document), tables (CSV, TSV, JSONL, JSON, Parquet: a row is a document),
-a benchmark's folder (its records, with their subjects and identifiers), Open-i's reports, and ``hub:org/name``.
+Notes in any form (:mod:`~medunlearn.sources.patient_notes`), or a benchmark's folder: its records, with their
+subjects and identifiers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse, use_of_file
-from medunlearn.data.records import FOLDS, Identifier, Record
+from medunlearn.data.records import FOLDS, Record
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
-from medunlearn.input_files import path_text, read_text
-from medunlearn.sources.hub import PREFIX, files_of
-from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
-from medunlearn.sources.table_files import READERS, Row, column_names, read_rows, reader_of, refuse_bad_rows
-
-TEXT_FILES = (".txt", ".md", ".text")
-TEXT_COLUMNS = ("text", "note", "content", "document", "body", "abstract", "article", "report")
-OPENI_FIELDS = frozenset(("uid", "MeSH", "Problems", "image", "indication", "comparison", "findings", "impression"))
-OPENI_SECTIONS = ("indication", "comparison", "findings", "impression")
-_NO_TEXT = "has no text in"
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One text; its id is unique among all corpora read together.
-
-    The subject is the record's own id if unknown. ``identifiers`` and ``copies`` (in the training text) are None if
-    unknown. ``values``: column -> its text, for prompts with that column.
-    """
-
-    record_id: str
-    text: str
-    subject: str
-    identifiers: tuple[Identifier, ...] | None = None
-    copies: int | None = None
-    values: Mapping[str, str] = field(default_factory=dict)
+from medunlearn.sources.hub import PREFIX
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.note_forms import TEXT_FILES
+from medunlearn.sources.patient_notes import PatientNote, join_persons, read_patient_notes
+from medunlearn.sources.table_files import READERS, reader_of
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A named collection of documents.
+    """A named collection of texts.
 
     Attributes:
-        kind: ``text files``, ``table``, ``benchmark`` or ``open-i``.
+        documents: their ids are unique among all corpora read together.
+        kind: ``benchmark``, or the form of notes (``table``, ``text files``, ``FHIR``, ...).
         fingerprint: SHA-256 of the content.
         data_use: None if unknown.
         excluded: number of excluded documents, by reason.
         invented: True for invented texts.
+        columns: columns that were read, by field; none for a benchmark.
+        held_out: True if the notes say that no model is trained on them.
     """
 
     name: str
-    documents: tuple[Document, ...]
+    documents: tuple[PatientNote, ...]
     kind: str
     fingerprint: str
     data_use: DataUse | None = None
     excluded: Mapping[str, int] = field(default_factory=dict)
     invented: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
+    held_out: bool = False
 
     def facts(self) -> dict[str, Any]:
         """Facts for a run's record; no text."""
-        names = ("name", "kind", "documents", "excluded", "data_use", "fingerprint", "invented")
-        facts = {name: getattr(self, name) for name in names}
-        return facts | {"documents": len(self.documents), "excluded": dict(self.excluded)}
+        names = ("name", "kind", "data_use", "fingerprint", "invented", "columns", "held_out")
+        counts = {"documents": len(self.documents), "excluded": dict(self.excluded)}
+        return {name: getattr(self, name) for name in names} | counts
 
 
 def read_corpora(
-    words: Sequence[str], columns: NoteColumns | None = None, values: Sequence[str] = ()
+    words: Sequence[str],
+    columns: NoteFields | None = None,
+    required: Sequence[tuple[str, str]] = (),
+    same_person: Mapping[str, str] | None = None,
 ) -> list[Corpus]:
     """Read corpora from ``PATH`` or ``NAME=PATH``; the default name is that of the file or folder.
 
-    A benchmark with held-out records gives a second corpus of these, ``NAME_holdout``. Duplicate document ids of a
-    later corpus are prefixed with its name.
+    Texts that no model is trained on give a second corpus, ``NAME_holdout``. Duplicate document ids of a later
+    corpus are prefixed with its name.
 
     Args:
-        columns: columns of tables: text, id, subject, identifiers, copies.
-        values: further columns to read. In a benchmark these are levels, and types of identifiers (the first of
-            each type).
+        columns: columns named by the user.
+        required: further columns, each with the flag that names it. In a benchmark these are levels, and types of
+            identifiers (the first of each type).
+        same_person: id of a patient -> another one of the same person, which replaces it.
 
     Raises:
         ConfigError: a missing column, or an unknown text column.
@@ -93,25 +79,22 @@ def read_corpora(
     """
     by_name: dict[str, Corpus] = {}
     ids: set[str] = set()
-    for corpus in (
-        corpus for word in words for corpus in _read(*_split_name(word), columns or NoteColumns(), values)
-    ):
-        if corpus.name in by_name:
-            raise InputError(f"Two corpora are called {corpus.name!r}. Name them: NAME=PATH.")
-        if any(document.record_id in ids for document in corpus.documents):
-            corpus = replace(corpus, documents=tuple(_rename(corpus.name, text) for text in corpus.documents))
-        ids |= {document.record_id for document in corpus.documents}
-        by_name[corpus.name] = corpus
-    for name, corpus in by_name.items():
-        if not corpus.documents:
-            raise SourceError(f"The corpus {name!r} holds no text.")
+    for word in words:
+        for corpus in _read(*_split_name(word), columns or NoteFields(), required):
+            if corpus.name in by_name:
+                raise InputError(f"Two corpora are called {corpus.name!r}. Name them: NAME=PATH.")
+            documents = corpus.documents
+            if any(document.note_id in ids for document in documents):
+                documents = tuple(_rename(corpus.name, text) for text in documents)
+            ids |= {document.note_id for document in documents}
+            by_name[corpus.name] = replace(corpus, documents=join_persons(documents, same_person or {}))
     return list(by_name.values())
 
 
-def _rename(corpus: str, document: Document) -> Document:
-    record_id = f"{corpus}/{document.record_id}"
-    subject = record_id if document.subject == document.record_id else document.subject
-    return replace(document, record_id=record_id, subject=subject)
+def _rename(corpus: str, document: PatientNote) -> PatientNote:
+    note_id = f"{corpus}/{document.note_id}"
+    patient = note_id if document.patient == document.note_id else document.patient
+    return replace(document, note_id=note_id, patient=patient)
 
 
 def _split_name(word: str) -> tuple[str, str]:
@@ -121,70 +104,64 @@ def _split_name(word: str) -> tuple[str, str]:
     return Path(word.removeprefix(PREFIX)).name.split(".")[0] or Path(word).resolve().name, word
 
 
-def _read(name: str, where: str, columns: NoteColumns, values: Sequence[str]) -> list[Corpus]:
+def _read(name: str, where: str, named: NoteFields, required: Sequence[tuple[str, str]]) -> list[Corpus]:
     path = Path(where)
-    if where.startswith(PREFIX):
-        return [_table(name, files_of(where), columns, values)]
-    if not path.exists():
-        raise InputError(
-            f"There is no corpus {where}. Give a text file, a table, a folder of either, or a benchmark's folder."
+    if not where.startswith(PREFIX):
+        if not path.exists():
+            raise InputError(
+                f"There is no corpus {where}. Give notes (a table, FHIR, text files) or a benchmark's folder."
+            )
+        if (path / MANIFEST).exists():
+            return _benchmark(name, Benchmark.load(path), required)
+        if not (path.is_dir() or reader_of(path) or path.suffix.lower() in (*TEXT_FILES, ".xml")):
+            endings = ", ".join((*TEXT_FILES, ".xml", *READERS))
+            raise InputError(f"{path} is not a corpus: files with these endings are read: {endings}.")
+    read = read_patient_notes(where, named, required=required, needs_patient=False)
+    columns = {key: value for key in NoteFields.__slots__ if (value := getattr(read.fields, key)) is not None}
+    # Columns say which text is whose, so they belong to what an audit was made of.
+    content = [[file.name, sha256_of(file)] for file in read.files]
+    fingerprint = sha256_of_json(content if "patient" not in columns else [content, columns])
+    where_from = path if path.is_dir() else read.files[0]
+    use = use_of_file(where_from, "open" if read.is_open else None)
+    sides = {side: tuple(n for n in read.notes if n.held_out is side) for side in (False, True)}
+    return [
+        Corpus(
+            f"{name}_holdout" if side else name,
+            notes,
+            read.form,
+            fingerprint,
+            use,
+            read.excluded,
+            columns=columns,
+            held_out=side,
         )
-    if (path / MANIFEST).exists():
-        return _benchmark(name, Benchmark.load(path), values)
-    if texts := text_files_in(path):
-        return [_texts(name, path if path.is_dir() else path.parent, texts, values)]
-    if path.is_dir() or reader_of(path):
-        return [_table(name, files_of(path), columns, values)]
-    endings = ", ".join((*TEXT_FILES, *READERS))
-    raise InputError(f"{path} is not a corpus: files with these endings are read: {endings}.")
+        for side, notes in sides.items()
+        if notes
+    ]
 
 
-def text_files_in(path: Path) -> list[Path]:
-    """A text file, or all text files of a folder and its subfolders, except README and LICENSE files of tables."""
-    if not path.is_dir():
-        return [path] if path.suffix.lower() in TEXT_FILES else []
-    endings = {*TEXT_FILES, *READERS}
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
-    has_tables = any(file.suffix.lower() in READERS for file in files)
-    texts = [file for file in files if file.suffix.lower() in TEXT_FILES]
-    return [file for file in texts if not (has_tables and file.stem.upper() in ("README", "LICENSE"))]
-
-
-def _texts(name: str, folder: Path, files: Sequence[Path], values: Sequence[str]) -> Corpus:
-    if values:
-        raise ConfigError(
-            [f"--prompt: {name} is text files, which have no column {values[0]!r}. Give the texts as a table."]
-        )
-    documents = []
-    names = [file.relative_to(folder) for file in files]
-    stems = Counter(path.with_suffix("") for path in names)
-    for file, path in zip(files, names, strict=True):
-        record_id = path_text(path if stems[path.with_suffix("")] > 1 else path.with_suffix(""))
-        documents.append(Document(record_id, read_text(file, SourceError), record_id))
-    return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files), use_of_file(folder)))
-
-
-def _benchmark(name: str, benchmark: Benchmark, values: Sequence[str]) -> list[Corpus]:
-    if values:
-        _refuse_unknown(values, {name for record in benchmark.records for name in _values_of(record)})
+def _benchmark(name: str, benchmark: Benchmark, required: Sequence[tuple[str, str]]) -> list[Corpus]:
+    present = {name for record in benchmark.records for name in _values_of(record)} if required else {}
+    problems = [f"{flag}: {unknown_name('column', c, present)}" for flag, c in required if c not in present]
+    if problems:
+        raise ConfigError(problems)
     corpora = []
     for fold in FOLDS:
         documents = tuple(
-            Document(
+            PatientNote(
                 record.record_id,
                 record.text,
                 benchmark.subject(record.record_id),
-                record.identifiers,
-                values=_values_of(record) if values else {},
+                identifiers=record.identifiers,
+                values=_values_of(record) if required else {},
             )
             for record in benchmark.records
             if record.fold == fold and record.text.strip()
         )
         if documents:
-            corpus_name = name if fold == "train" else f"{name}_{fold}"
             corpora.append(
                 Corpus(
-                    corpus_name,
+                    name if fold == "train" else f"{name}_{fold}",
                     documents,
                     "benchmark",
                     f"{benchmark.fingerprint}/{fold}",
@@ -192,6 +169,8 @@ def _benchmark(name: str, benchmark: Benchmark, values: Sequence[str]) -> list[C
                     invented=bool(benchmark.notes.get("invented")),
                 )
             )
+    if not corpora:
+        raise SourceError(f"The corpus {name!r} holds no text.")
     return corpora
 
 
@@ -199,84 +178,3 @@ def _values_of(record: Record) -> dict[str, str]:
     """A record's levels, and the first of its identifiers of each type."""
     first = {identifier.type: identifier.value for identifier in reversed(record.identifiers)}
     return {**record.groups, **first}
-
-
-def _refuse_unknown(values: Sequence[str], columns: Collection[str]) -> None:
-    if problems := [f"--prompt: {unknown_name('column', name, columns)}" for name in values if name not in columns]:
-        raise ConfigError(problems)
-
-
-def _table(name: str, files: Sequence[Path], user_columns: NoteColumns, values: Sequence[str]) -> Corpus:
-    names = column_names(files)
-    if not names:
-        raise SourceError(f"{files[0]} holds no row that can be read.")
-    _refuse_unknown(values, names)
-    if OPENI_FIELDS.issubset(names) and user_columns.text is None:
-        return _openi(name, files, values)
-    columns = _choose(files[0], names, user_columns)
-    notes = read_notes(files, columns, values=values, skip_bad_rows=True)
-    bad = [row for row in notes.excluded if not row[1].startswith(_NO_TEXT)]
-    refuse_bad_rows(bad, files[0], skippable=False)
-    documents = tuple(
-        Document(note.note_id, note.text, note.subject, note.identifiers, note.copies, note.values)
-        for note in notes.notes
-    )
-    empty = {"empty": len(notes.excluded)} if notes.excluded else {}
-    use = use_of_file(files[0], "open" if notes.is_pmc else None)
-    return Corpus(name, documents, "table", _hash(files), use, empty)
-
-
-def _choose(file: Path, names: Sequence[str], user_columns: NoteColumns) -> NoteColumns:
-    """The columns to read; the text column is guessed if unambiguous."""
-    if user_columns.text is None and PMC_FIELDS.issubset(names):
-        own_id, own_subject = user_columns.id or PMC.id, user_columns.subject or PMC.subject
-        return replace(user_columns, text=PMC.text, id=own_id, subject=own_subject)
-    column = user_columns.text or _text_column(file, names)
-    if column is None:
-        raise ConfigError(
-            [f"which column of {file} contains the text? Set --text-column to one of: {', '.join(names)}."]
-        )
-    if column not in names:
-        raise ConfigError([f"--text-column: {unknown_name('column', column, names)}"])
-    return replace(user_columns, text=column)
-
-
-def _text_column(file: Path, names: Sequence[str]) -> str | None:
-    """The only column with a usual name, or else the only text column."""
-    candidates = [name for name in names if name.lower() in TEXT_COLUMNS]
-    if not candidates:
-        rows = [row for _, row in islice(read_rows(file), 20) if not isinstance(row, str)]
-        candidates = [name for name in names if any(isinstance(row.get(name), str) for row in rows)]
-    return candidates[0] if len(candidates) == 1 else None
-
-
-def _openi(name: str, files: Sequence[Path], values: Sequence[str]) -> Corpus:
-    """Reports of the Indiana University collection, with concatenated sections; each study is its own patient."""
-    documents: dict[str, Document] = {}
-    for place, row in chain.from_iterable(map(read_rows, files)):
-        if isinstance(row, str):
-            raise SourceError(f"{place} {row}. Correct the line and try again.")
-        uid = str(row.get("uid") or "").strip()
-        if not uid or uid in documents:
-            problem = "its uid stands in an earlier row too" if uid else "a report without uid"
-            raise SourceError(f"{place}: {problem}. Use the file as published.")
-        columns = {column: str(row.get(column) or "").strip() for column in values}
-        documents[uid] = Document(uid, openi_text(row), uid, values=columns)
-    texts = tuple(documents.values())
-    return _without_empty(Corpus(name, texts, "open-i", _hash(files), use_of_file(files[0], "open")))
-
-
-def openi_text(row: Row) -> str:
-    """A report of the Indiana University collection: one line per section, with its name first."""
-    sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
-    return "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
-
-
-def _without_empty(corpus: Corpus) -> Corpus:
-    full = tuple(document for document in corpus.documents if document.text.strip())
-    empty = len(corpus.documents) - len(full)
-    return replace(corpus, documents=full, excluded={"empty": empty} if empty else {})
-
-
-def _hash(files: Sequence[Path]) -> str:
-    return sha256_of_json([[file.name, sha256_of(file)] for file in files])

@@ -15,6 +15,7 @@ from typing import TypeVar
 from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError, first_few, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.sources.table_files import READERS, files_in
+from medunlearn.sources.text_encodings import ending_of
 
 PREFIX = "hub:"
 PMC_V2 = "PMC-Patients-V2.json"
@@ -56,7 +57,7 @@ def files_of(where: Path | str) -> tuple[Path, ...]:
 
 def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     """The only table of a repository, in one file or in shards."""
-    tables = sorted(name for name in files if Path(name).suffix.lower() in READERS and not name.startswith("."))
+    tables = sorted(name for name in files if ending_of(name) in READERS and not name.startswith("."))
     datasets = {shard[1] + shard[2] if (shard := _SHARD.fullmatch(name)) else name for name in tables}
     if len(datasets) == 1:
         return tuple(tables)

@@ -1,6 +1,7 @@
-"""Clinical notes with patients, dates and other columns, recognised by name or named by the user.
+"""Clinical notes with patients, dates, identifiers and other columns: the one reader of every command.
 
-Messages contain no patient ids and no text, only a row's place in the file.
+Columns are recognised by name or named by the user. Messages contain no patient ids and no text, only the place of
+a row.
 """
 
 from __future__ import annotations
@@ -8,37 +9,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.note_files import NoteFile, NoteForm, open_notes
-from medunlearn.sources.notes import PMC_UID
-from medunlearn.sources.table_files import BROKEN, BadRowError, Row, refuse_bad_rows
+from medunlearn.data.records import Identifier
+from medunlearn.errors import SourceError
+from medunlearn.sources.note_fields import NoteFields, choose_columns
+from medunlearn.sources.note_forms import NoteFile, open_notes
+from medunlearn.sources.table_files import BROKEN, BadRowError, LeftOut, Row, listed_cell, refuse_bad_rows
 
-_NAMES: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "patient": (
-        ("patient_id", "subject_id", "patient", "subject", "person_id", "patient_number", "pat_id", "pid"),
-        ("mrn", "medical_record_number", "record_number"),
-    ),
-    "text": (
-        ("note_text", "note", "clinical_note", "text", "note_content", "content", "document_text", "document"),
-        ("report", "report_text", "body", "letter", "narrative", "summary", "discharge_summary"),
-    ),
-    "id": (("note_id", "document_id", "record_id", "report_id"), ("id", "row_id", "uid")),
-    "date": (
-        ("note_date", "date", "charttime", "chartdate", "datetime", "timestamp"),
-        ("visit_date", "service_date", "admission_date", "admittime", "created"),
-    ),
-    "holdout": ((),),
-}
-"""Usual names of each column, the likeliest first; two of one row at once are for the user to choose from."""
-PMC_COLUMNS = {"patient": "patient_uid", "text": "patient", "id": "patient_uid"}
+PMC_UID = re.compile(r"\d+-\d+")
 _YES = frozenset(("1", "1.0", "true", "yes", "y", "holdout", "held out", "nonmember", "non-member", "test"))
 _NO = frozenset(("", "0", "0.0", "false", "no", "n", "train", "member"))
+_WHOLE = re.compile(r"\d+(?:\.0+)?")
 
 NO_PATIENT, NO_TEXT = "without a patient's id", "without text"
 TWICE = "with the same text as another of the same patient"
@@ -46,36 +32,28 @@ UNREADABLE = "in rows that cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
-class NoteFields:
-    """Column of each field; None for a missing one, or in settings for one to be detected.
-
-    Attributes:
-        holdout: column that marks notes excluded from training.
-    """
-
-    patient: str | None = None
-    text: str | None = None
-    id: str | None = None
-    date: str | None = None
-    holdout: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PatientNote:
-    """One note.
+    """One note, or another text.
 
     Attributes:
         note_id: unique among the notes of a file.
-        patient: id in the file; a whole number has no decimal point.
+        patient: id in the file, its own id if unknown; a whole number has no decimal point.
         date: date in the file, as ISO 8601 if it is a date; empty without one.
+        title, disease: empty without one.
+        identifiers: those listed; None if there is no list.
+        copies: number of copies of the text in a training set; None if unknown.
         values: the other columns, as text, without empty cells.
         held_out: True if it is excluded from training.
     """
 
     note_id: str
-    patient: str
     text: str = field(repr=False)
+    patient: str
     date: str = ""
+    title: str = ""
+    disease: str = ""
+    identifiers: tuple[Identifier, ...] | None = None
+    copies: int | None = None
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     held_out: bool = False
 
@@ -85,8 +63,9 @@ class PatientNotes:
     """Notes in the file's order.
 
     Attributes:
+        fields: the columns read.
         columns: every column of the file.
-        excluded: number of excluded notes, by reason.
+        left_out: place and reason of notes that are left out by rule, without text or patient, or copies.
         bad_rows: place and reason of unreadable rows.
         patients: all patients in the rows, even those with all notes excluded.
         is_open: a published collection, recognised by its columns.
@@ -94,13 +73,27 @@ class PatientNotes:
 
     notes: tuple[PatientNote, ...]
     files: tuple[Path, ...]
-    form: NoteForm
+    form: str
     fields: NoteFields
     columns: tuple[str, ...]
-    excluded: Mapping[str, int]
+    left_out: tuple[tuple[str, str], ...]
     bad_rows: tuple[tuple[str, str], ...]
     patients: frozenset[str] = field(repr=False)
     is_open: bool = False
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Number of excluded notes, by reason."""
+        return _count(self.left_out, self.bad_rows)
+
+    @property
+    def is_pmc(self) -> bool:
+        """True for PMC-Patients, as its authors published it."""
+        return self.is_open and self.form == "PMC-Patients"
+
+
+def _count(left_out: Iterable[tuple[str, str]], bad: Sequence[object]) -> dict[str, int]:
+    return {**Counter(reason for _, reason in left_out), **({UNREADABLE: len(bad)} if bad else {})}
 
 
 def read_patient_notes(
@@ -110,59 +103,62 @@ def read_patient_notes(
     required: Iterable[tuple[str, str]] = (),
     skip_bad_rows: bool = False,
     held_out: bool = False,
+    needs_patient: bool = True,
 ) -> PatientNotes:
     """Read notes row by row.
 
     Args:
         named: columns named by the user.
         required: further required columns, each with the flag that names it.
-        skip_bad_rows: skip unreadable rows instead of refusing the file. Notes without text or patient, and copies,
-            are always skipped and counted.
+        skip_bad_rows: skip unreadable rows instead of refusing the file. Notes without text or patient, notes
+            entered in error or superseded, and copies, are always skipped and counted.
         held_out: mark all notes as excluded from training.
+        needs_patient: False if without a column of patients each text is its own subject.
 
     Raises:
         ConfigError: missing or ambiguous columns, all at once; lists existing ones.
         SourceError: the file cannot be read, or has no usable note.
     """
-    file = open_notes(where)
-    columns = _choose(file, named or NoteFields(), required)
-    notes: dict[tuple[str, bytes], PatientNote] = {}
-    excluded: Counter[str] = Counter()
+    named = named or NoteFields()
+    file = open_notes(where, text_column=named.text)
+    columns = choose_columns(file, named, required, needs_patient)
+    rows: list[tuple[str, PatientNote]] = []
+    left_out: list[tuple[str, str]] = []
     bad: list[tuple[str, str]] = []
-    patients: set[str] = set()
     for number, (place, row) in enumerate(file.rows, start=1):
         try:
-            note = _note(row, columns, number, held_out)
+            if isinstance(row, LeftOut):
+                left_out.append((place, row))
+            else:
+                rows.append((place, _note(row, columns, number, held_out)))
         except BadRowError as error:
             bad.append((place, str(error)))
-            continue
-        if note.patient:
-            patients.add(note.patient)
+    rows = _without_point_zero(rows)
+    notes: dict[tuple[str, bytes], PatientNote] = {}
+    for place, note in rows:
         key = (note.patient, text_key(note.text))
-        if not note.patient:
-            excluded[NO_PATIENT] += 1
-        elif not note.text.strip():
-            excluded[NO_TEXT] += 1
-        elif key in notes:
-            excluded[TWICE] += 1
-        else:
+        reason = NO_PATIENT if not note.patient else NO_TEXT if not note.text.strip() else TWICE
+        if reason is TWICE and key not in notes:
             notes[key] = note
+        else:
+            left_out.append((place, reason))
     if not skip_bad_rows:
-        refuse_bad_rows(bad, file.files[0])
-    if bad:
-        excluded[UNREADABLE] = len(bad)
+        refuse_bad_rows(bad, where)
     if not notes:
-        raise _no_usable_note(where, file, excluded)
+        raise _no_usable_note(where, file, _count(left_out, bad))
+    patients = frozenset(note.patient for _, note in rows if note.patient)
+    is_pmc = columns.patient == file.form.columns.get("patient") and all(map(PMC_UID.fullmatch, patients))
+    unique = _with_own_ids(list(notes.values()))
     return PatientNotes(
-        tuple(_with_own_ids(list(notes.values()))),
+        tuple(unique if columns.patient else (replace(note, patient=note.note_id) for note in unique)),
         file.files,
-        file.form,
+        file.form.name,
         columns,
         file.columns,
-        dict(excluded),
+        tuple(left_out),
         tuple(bad),
-        frozenset(patients),
-        is_open=_is_published(file.form, patients),
+        patients,
+        is_open=file.form.is_open and (is_pmc or not file.form.columns),
     )
 
 
@@ -170,61 +166,6 @@ def _no_usable_note(where: Path | str, file: NoteFile, excluded: Mapping[str, in
     counts = ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
     hint = f" It has one column, {file.columns[0]!r}: is another character between its cells?"
     return SourceError(f"{where} holds no usable note ({counts}).{hint if len(file.columns) == 1 else ''}")
-
-
-def _is_published(form: NoteForm, patients: Iterable[str]) -> bool:
-    return form == "Open-i" or (form == "PMC-Patients" and all(map(PMC_UID.fullmatch, patients)))
-
-
-def _choose(file: NoteFile, named: NoteFields, required: Iterable[tuple[str, str]]) -> NoteFields:
-    problems: list[str] = []
-    columns: dict[str, str] = {}
-    names = file.columns
-    listing = f"There are: {', '.join(names)}."
-    for entry in fields(NoteFields):
-        user_column, flag = getattr(named, entry.name), f"--{entry.name}-column"
-        usual = _usual(entry.name, file)
-        if user_column is not None and user_column not in names:
-            problems.append(f"{flag}: {unknown_name('column', user_column, names)}")
-        elif user_column is not None:
-            columns[entry.name] = user_column
-        elif usual and len(usual) > 1 and entry.name in ("patient", "text"):
-            problems.append(f"{flag}: which column is it? {' and '.join(usual)} could both be.")
-        elif usual:
-            columns[entry.name] = usual[0]
-        elif entry.name in ("patient", "text"):
-            what = "the patient's id" if entry.name == "patient" else "the note"
-            problems.append(f"{flag}: name the column that holds {what}. {listing}")
-    text = columns.get("text")
-    for flag, name in dict.fromkeys(required):
-        if name not in names:
-            problems.append(f"{flag}: {unknown_name('column', name, names)}")
-        elif name == text:
-            problems.append(f"{flag}: {name!r} is the note itself")
-    problems += [
-        f"--{key}-column: {text!r} is the note itself" for key in columns if key != "text" and columns[key] == text
-    ]
-    if problems and len(names) == 1:
-        problems.append("the file has one column: is another character between its cells than its ending says?")
-    if problems:
-        raise ConfigError(problems)
-    return NoteFields(**columns)
-
-
-def _usual(entry: str, file: NoteFile) -> list[str]:
-    """Columns of the file with a usual name, only of the likeliest names."""
-    if file.form == "PMC-Patients":
-        return [PMC_COLUMNS[entry]] if entry in PMC_COLUMNS else []
-    for names in _NAMES[entry]:
-        order = [_plain(name) for name in names]
-        matches = sorted((c for c in file.columns if _plain(c) in order), key=lambda c: order.index(_plain(c)))
-        if matches:
-            return matches
-    return []
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _note(row: Row | str, columns: NoteFields, number: int, held_out: bool) -> PatientNote:
@@ -242,11 +183,16 @@ def _note(row: Row | str, columns: NoteFields, number: int, held_out: bool) -> P
         # A table may have a column without a name, as pandas writes its index.
         return "" if column is None else values.get(column, "")
 
+    note_id = value_in(columns.id) or f"note-{number}"
     return PatientNote(
-        value_in(columns.id) or f"note-{number}",
-        value_in(columns.patient),
+        note_id,
         text,
+        value_in(columns.patient) if columns.patient else note_id,
         value_in(columns.date),
+        text.strip() if columns.title == columns.text else value_in(columns.title),
+        value_in(columns.disease),
+        None if columns.identifiers is None else _identifiers(row.get(columns.identifiers), columns.identifiers),
+        _copies(row, columns.copies) if columns.copies else None,
         {name: value for name, value in values.items() if value},
         held_out or (columns.holdout is not None and _is_yes(value_in(columns.holdout), columns.holdout)),
     )
@@ -268,6 +214,49 @@ def _is_yes(value: str, column: str) -> bool:
     if word not in _YES | _NO:
         raise BadRowError(f"is neither yes nor no (1 or 0, holdout or train) in {column!r}")
     return word in _YES
+
+
+def _copies(row: Row, column: str) -> int | None:
+    """A whole number, given as number, text or float; None for an empty cell."""
+    value = row.get(column)
+    if value is None or value == "" or value != value:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if isinstance(value, bool) or not number.is_integer() or number < 0:
+        raise BadRowError(f"has no whole number of copies in {column!r}")
+    return int(number)
+
+
+def _identifiers(value: Any, column: str) -> tuple[Identifier, ...]:
+    return tuple(_identifier(entry, column) for entry in listed_cell(value, column, "identifiers"))
+
+
+def _identifier(entry: Any, column: str) -> Identifier:
+    if isinstance(entry, str | int) and not isinstance(entry, bool):
+        entry = {"type": "identifier", "value": str(entry)}
+    if not isinstance(entry, Mapping) or not all(isinstance(entry.get(key), str) for key in ("type", "value")):
+        raise BadRowError(f"has an identifier that is neither a text nor a type with a value in {column!r}")
+    if not entry["value"].strip():
+        raise BadRowError(f"has an empty identifier in {column!r}")
+    return Identifier(entry["type"], entry["value"])
+
+
+def _without_point_zero(rows: list[tuple[str, PatientNote]]) -> list[tuple[str, PatientNote]]:
+    """Ids as whole numbers where a column holds nothing else: spreadsheets write 4711 as 4711.0."""
+    for name in ("patient", "note_id"):
+        ids = {getattr(note, name) for _, note in rows} - {""}
+        if any("." in own for own in ids) and all(map(_WHOLE.fullmatch, ids)):
+            whole = {own: own.partition(".")[0] for own in ids}
+            rows = [(place, replace(n, **{name: whole.get(getattr(n, name), "")})) for place, n in rows]
+    return rows
+
+
+def join_persons(notes: Iterable[PatientNote], joined: Mapping[str, str]) -> tuple[PatientNote, ...]:
+    """The notes with one id for each person; ``joined`` is id -> the id that stands for it."""
+    return tuple(replace(note, patient=joined.get(note.patient, note.patient)) for note in notes)
 
 
 def text_key(text: str) -> bytes:

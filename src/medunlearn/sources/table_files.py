@@ -1,4 +1,6 @@
-"""Rows of a table in CSV, TSV, JSONL, JSON or Parquet, one by one, each with its place in the file.
+"""Rows of a table in CSV, TSV, JSONL, JSON, Parquet or Excel, one by one, each with its place in the file.
+
+CSV, TSV and JSON may be packed by gzip (``notes.csv.gz``).
 
 An unreadable row is yielded as a reason, not raised, so that one broken line does not hide the next. Problems of
 the whole file (another encoding, a truncated Parquet file) raise a :class:`SourceError`.
@@ -9,8 +11,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +23,24 @@ import pyarrow.parquet as pq
 from medunlearn.data.storage import refuse_large
 from medunlearn.errors import SourceError, bullet_list, first_line
 from medunlearn.input_files import regular_file, told_unreadable
+from medunlearn.sources.excel import excel_rows
 from medunlearn.sources.plug_ins import source_for
+from medunlearn.sources.text_encodings import ending_of, open_text
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row | str]]
 LONGEST_CELL = 2**27  # characters
+_LONGEST_LINE = 2**30  # characters of a row in JSONL
+_SEPARATOR = re.compile(r'"?sep=(.)"?\s*')
 _SPACE = re.compile(r"[ \t\n\r]*")
 BROKEN = re.compile(r"[\ud800-\udfff\0]")
 """Half a character (a lone surrogate) or a zero byte: what wrote the file broke it."""
+
+
+class LeftOut(str):
+    """Reason why a document is left out by rule, in place of a row: it can be read, and is none that counts."""
+
+    __slots__ = ()
 
 
 class BadRowError(Exception):
@@ -39,7 +52,9 @@ def list_bad_rows(rows: Sequence[tuple[str, str]], most: int = 20) -> str:
     return bullet_list([f"{place}: {reason}" for place, reason in rows], most)
 
 
-def refuse_bad_rows(rows: Sequence[tuple[str, str]], path: Path | None = None, *, skippable: bool = True) -> None:
+def refuse_bad_rows(
+    rows: Sequence[tuple[str, str]], path: Path | str | None = None, *, skippable: bool = True
+) -> None:
     """Refuse a file with unusable rows.
 
     Args:
@@ -65,7 +80,10 @@ def read_rows(path: Path) -> Rows:
     if read is None:
         raise SourceError(f"{path}: notes are read from {', '.join(READERS)}. Save the file as one of these.")
     with told_unreadable(path, SourceError):
-        yield from read(regular_file(path, SourceError))
+        try:
+            yield from read(regular_file(path, SourceError))
+        except (EOFError, zlib.error):
+            raise SourceError(f"{path} is cut off or broken: its end cannot be unpacked.") from None
 
 
 def column_names(files: Iterable[Path]) -> tuple[str, ...]:
@@ -77,7 +95,7 @@ def column_names(files: Iterable[Path]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for file in files:
         rows = (row for _, row in read_rows(file) if not isinstance(row, str))
-        for row in islice(rows, 1) if reader_of(file) in (_csv, _parquet) else rows:
+        for row in islice(rows, 1) if reader_of(file) in (_csv, _parquet, excel_rows) else rows:
             names |= dict.fromkeys(row)
     return tuple(names)
 
@@ -114,7 +132,7 @@ def files_in(path: Path) -> tuple[Path, ...]:
     if not path.is_dir():
         return (path,)
     files = sorted(file for file in path.iterdir() if file.is_file() and reader_of(file))
-    kinds = sorted({file.suffix.lower() for file in files})
+    kinds = sorted({ending_of(file) for file in files})
     if len(kinds) != 1:
         what = f"files of {', '.join(kinds)}: give one of them" if kinds else f"no file of {', '.join(READERS)}"
         raise SourceError(f"The folder {path} contains {what}.")
@@ -124,42 +142,51 @@ def files_in(path: Path) -> tuple[Path, ...]:
 def _csv(path: Path) -> Rows:
     before = csv.field_size_limit(LONGEST_CELL)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from _lines_of(path, csv.reader(file, delimiter=_delimiter(path), strict=True))
+        with open_text(path, newline="") as file:
+            header = file.readline()
+            # Excel writes the separator into a line before the header, and reads it there.
+            declared = _SEPARATOR.fullmatch(header)
+            header = file.readline() if declared else header
+            delimiter = declared[1] if declared else _delimiter(path, header)
+            lines = csv.reader(chain([header] if header else [], file), delimiter=delimiter, strict=True)
+            yield from _lines_of(path, lines, above=1 if declared else 0)
     finally:
         csv.field_size_limit(before)
 
 
-def _lines_of(path: Path, reader: Any) -> Rows:
+def _lines_of(path: Path, reader: Any, above: int) -> Rows:
+    """Rows of a CSV reader; ``above`` is the number of lines before the header."""
     try:
         header = next(reader, None)
         if not header:
             raise SourceError(f"{path} is empty. Its first line must name the columns.")
         if twice := sorted({name for name in header if header.count(name) > 1}):
             raise SourceError(f"{path} has the column {twice[0]!r} twice. Rename one of them.")
-        start = reader.line_num + 1
+        start = reader.line_num + 1 + above
         for cells in reader:
-            place, start = f"{path.name}:{start}", reader.line_num + 1
+            place, start = f"{path.name}:{start}", reader.line_num + 1 + above
             if len(cells) == len(header):
                 yield place, dict(zip(header, cells, strict=True))
             elif cells:
                 yield place, f"has {len(cells)} cells, and the header {len(header)}"
     except csv.Error as error:
         # Where a quotation mark is wrong, nobody can say where the next row starts.
-        raise SourceError(f"{path}:{reader.line_num}: not CSV ({error}). Correct the line and try again.") from None
+        raise SourceError(
+            f"{path}:{reader.line_num + above}: not CSV ({error}). Correct the line and try again."
+        ) from None
 
 
-def _delimiter(path: Path) -> str:
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    with path.open(encoding="utf-8-sig") as file:
-        header = file.readline()
-    return next((mark for mark in ",;\t|" if mark in header), ",")
+def _delimiter(path: Path, header: str) -> str:
+    """The mark that divides most columns outside quotation marks."""
+    plain = re.sub(r'"[^"]*"', "", header)
+    return "\t" if ending_of(path) == ".tsv" else max(",;\t|", key=plain.count)
 
 
 def _jsonl(path: Path) -> Rows:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
+    with open_text(path, newline="\n") as file:
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), ""), start=1):
+            if len(line) == _LONGEST_LINE:
+                raise SourceError(f"{path}:{number}: a line of more than {_LONGEST_LINE:,} characters is no row.")
             if line.strip():
                 yield f"{path.name}:{number}", _object(line)
 
@@ -175,11 +202,12 @@ def _object(line: str) -> Row | str:
 
 
 def _json(path: Path) -> Rows:
-    if _is_jsonl(path):
+    if is_jsonl(path):
         yield from _jsonl(path)
         return
     try:
-        yield from _items(path, path.read_text(encoding="utf-8-sig"))
+        with open_text(path) as file:
+            yield from _items(path, file.read())
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}: no JSON ({error.msg} at column {error.colno})"
         raise SourceError(f"{where}. A file with one object per line is JSONL: give it that ending.") from None
@@ -191,9 +219,9 @@ def _json(path: Path) -> Rows:
         raise SourceError(f"{path}: unreadable JSON (a huge number).") from None
 
 
-def _is_jsonl(path: Path) -> bool:
+def is_jsonl(path: Path) -> bool:
     """True if several lines contain an object each, as in MedMCQA, which was published with the ending of JSON."""
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
+    with open_text(path, newline="\n") as file:
         lines = (line for line in file if line.strip())
         first = next(lines, "")
         if not first.lstrip().startswith("{") or isinstance(_object(first), str):
@@ -244,7 +272,7 @@ def _parquet(path: Path) -> Rows:
 
 def reader_of(path: Path) -> Callable[[Path], Rows] | None:
     """The reader of a file by its ending: ours, else that of an installed source; None without one."""
-    ending = path.suffix.lower()
+    ending = ending_of(path)
     return READERS.get(ending) or (source_for(ending) if ending else None)
 
 
@@ -255,4 +283,6 @@ READERS: Mapping[str, Callable[[Path], Rows]] = {
     ".ndjson": _jsonl,
     ".json": _json,
     ".parquet": _parquet,
+    ".xlsx": excel_rows,
+    ".xlsm": excel_rows,
 }

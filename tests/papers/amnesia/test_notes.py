@@ -12,7 +12,7 @@ from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError
 from medunlearn.papers.amnesia.build import amnesia_splits
 from medunlearn.papers.amnesia.from_notes import QuestionedNote, from_notes
-from medunlearn.sources.notes import Note
+from medunlearn.sources.patient_notes import PatientNote
 
 ORIGIN: dict[str, Any] = {
     "name": "AMNESIA on mine",
@@ -25,7 +25,7 @@ ORIGIN: dict[str, Any] = {
 
 def asked(name: str, subject: str, disease: str, **more: Any) -> QuestionedNote:
     pairs: Any = {kind: [(f"{kind} {n}?", f"{n}") for n in range(4)] for kind in ("factual", "reasoning")}
-    return QuestionedNote(Note(name, f"Text of {name}.", subject, **more), disease, pairs)
+    return QuestionedNote(PatientNote(name, f"Text of {name}.", subject, **more), disease, pairs)
 
 
 def test_one_question_of_each_kind_a_patient_is_held_out() -> None:

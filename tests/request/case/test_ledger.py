@@ -102,6 +102,13 @@ def test_earlier_patients_are_told_by_the_secret_and_the_notes(three: list[Path]
     assert not any(name in content for name in (b"ada", b"n1"))
 
 
+def test_an_earlier_patient_whose_id_had_the_zero_of_a_spreadsheet_stays_out(model: Model) -> None:
+    a, b = map(model, "ab")
+    append_request(a, b, entry(a, b, "4711.0", "12"))
+    earlier = earlier_records(read_ledger(b), SECRET, [("n1", "4711"), ("n2", "12"), ("n3", "471")])
+    assert (earlier.records, earlier.subjects, earlier.absent) == (("n1", "n2"), {"4711": 0, "12": 0}, ())
+
+
 def test_another_secret_cannot_go_on_with_a_ledger(three: list[Path], model: Model) -> None:
     c, d = three[2], model("d")
     with pytest.raises(InputError, match="another secret"):

@@ -17,7 +17,7 @@ Texts = Mapping[str, Mapping[str, str]]
 
 def texts_of(corpora: Iterable[Corpus]) -> Texts:
     """Texts of whole corpora, in which records that contain a span are counted."""
-    return {corpus.name: {doc.record_id: doc.text for doc in corpus.documents} for corpus in corpora}
+    return {corpus.name: {doc.note_id: doc.text for doc in corpus.documents} for corpus in corpora}
 
 
 def collect_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | None = None) -> pd.DataFrame:

@@ -38,7 +38,6 @@ PAPER = Paper(
     },
     sources={
         "synthetic": ("--synthetic N", "medunlearn.synthetic.hospital"),
-        "notes": ("NOTES", "medunlearn.sources.notes"),
         "hub": ("hub:org/name", "medunlearn.sources.hub"),
     },
     files=("labels.parquet", "evidence.parquet"),

@@ -16,7 +16,7 @@ from medunlearn.data.records import Fold, Kind, Question, Record
 from medunlearn.errors import InputError
 from medunlearn.papers.amnesia.build import LARGEST_DISEASES, PERCENTS, amnesia_splits
 from medunlearn.seeds import generator
-from medunlearn.sources.notes import Note
+from medunlearn.sources.patient_notes import PatientNote
 
 KINDS: tuple[Kind, ...] = ("factual", "reasoning")
 LEVELS = ("disease", "patient")
@@ -30,7 +30,7 @@ class QuestionedNote:
         pairs: kind -> questions with answers.
     """
 
-    note: Note = field(repr=False)
+    note: PatientNote = field(repr=False)
     disease: str
     pairs: Mapping[Kind, Sequence[tuple[str, str]]] = field(repr=False)
 
@@ -63,12 +63,12 @@ def from_notes(
     """
     labels: dict[str, Counter[str]] = defaultdict(Counter)
     for questioned in notes:
-        labels[questioned.note.subject][questioned.disease] += 1
+        labels[questioned.note.patient][questioned.disease] += 1
     # most_common keeps the order of first sight where counts are equal.
     diseases = {subject: counts.most_common(1)[0][0] for subject, counts in labels.items()}
     if len(diseases) < 2:
         raise InputError(f"{len(diseases)} patients are left, and a benchmark needs at least two.")
-    records = tuple(_record(questioned.note, diseases[questioned.note.subject]) for questioned in notes)
+    records = tuple(_record(questioned.note, diseases[questioned.note.patient]) for questioned in notes)
     counts = Counter(diseases.values())
     prominent = [name for name, _ in counts.most_common() if name not in set(outside)][:LARGEST_DISEASES]
     splits = amnesia_splits(Hierarchy(LEVELS, records), named or prominent, seed, percents, must=bool(named))
@@ -85,10 +85,10 @@ def from_notes(
     )
 
 
-def _record(note: Note, disease: str) -> Record:
+def _record(note: PatientNote, disease: str) -> Record:
     # A record's identifiers are those that stand in its text; others are known, and not there to be leaked.
     there = tuple(identifier for identifier in note.identifiers or () if identifier.value in note.text)
-    return Record(note.note_id, note.text, {"disease": disease, "patient": note.subject}, there)
+    return Record(note.note_id, note.text, {"disease": disease, "patient": note.patient}, there)
 
 
 def written_questions(notes: Sequence[QuestionedNote], provenance: str, seed: int) -> list[Question]:
@@ -101,7 +101,7 @@ def written_questions(notes: Sequence[QuestionedNote], provenance: str, seed: in
     ]
     names: dict[tuple[str, Kind], list[str]] = defaultdict(list)
     for name, note, kind, _ in rows:
-        names[note.subject, kind].append(name)
+        names[note.patient, kind].append(name)
     held_out = {
         sorted(own)[generator("holdout", subject, kind, seed).integers(len(own))]
         for (subject, kind), own in names.items()

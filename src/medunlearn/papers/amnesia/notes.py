@@ -8,12 +8,14 @@ labels and questions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
+from medunlearn.audit.identifiers.declared import declared_identifiers, identifier_columns
+from medunlearn.audit.identifiers.same_person import joined_ids, read_same_person
 from medunlearn.config import check
 from medunlearn.config.reading import with_server
 from medunlearn.data.benchmark import PROVENANCE, Benchmark
@@ -40,8 +42,9 @@ from medunlearn.papers.llm_build import (
     server_of,
     summary_lines,
 )
-from medunlearn.sources.hub import PREFIX, files_of
-from medunlearn.sources.notes import Note, NoteColumns, Notes, read_notes
+from medunlearn.sources.hub import PREFIX
+from medunlearn.sources.note_fields import NoteFields
+from medunlearn.sources.patient_notes import PatientNote, PatientNotes, join_persons, read_patient_notes
 from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 Task = TypeVar("Task", bound=WritingTask)
@@ -51,6 +54,8 @@ LABELS = pa.schema(
 )
 EVIDENCE = pa.schema([("question_id", pa.string()), ("record_id", pa.string()), ("quotes", pa.list_(pa.string()))])
 
+HELD_OUT = "held out, so that no model is trained on it"
+_FIELDS = ("id", "text", "title", "patient", "disease", "identifiers", "copies")
 Results = Mapping[str, Any]
 PAPER_SAMPLE = 8820
 """Notes that AMNESIA drew from PMC-Patients-V2 (Section 3.1)."""
@@ -62,7 +67,6 @@ class NotesInput:
 
     Attributes:
         writer: the model that writes labels and questions.
-        files: source files of the notes.
         notes: all notes in them.
         sample: all or a sample of the notes, in the file's order.
         label_task, question_task: the writing tasks, with our prompt or the user's.
@@ -70,9 +74,8 @@ class NotesInput:
 
     settings: AmnesiaNotesSettings
     writer: Writer
-    files: tuple[Path, ...]
-    notes: Notes
-    sample: tuple[Note, ...]
+    notes: PatientNotes
+    sample: tuple[PatientNote, ...]
     data_use: DataUse
     label_task: DiseaseLabel
     question_task: AmnesiaQuestions
@@ -80,14 +83,22 @@ class NotesInput:
     @property
     def label_column(self) -> Literal["title", "disease"]:
         """Source of a note's disease: a column, or a title that the model classifies."""
-        return "title" if self.notes.columns.disease is None else "disease"
+        return "title" if self.notes.fields.disease is None else "disease"
 
     def inputs(self) -> dict[str, Any]:
         """Hash, columns and counts of the notes, without their text."""
-        counts = {"read": len(self.notes.notes), "excluded": len(self.notes.excluded), "chosen": len(self.sample)}
-        hashes = [sha256_of(file) for file in self.files]
+        counts = {"read": len(self.notes.notes), "excluded": len(self.excluded), "chosen": len(self.sample)}
+        hashes = [sha256_of(file) for file in self.notes.files]
         sha256 = hashes[0] if len(hashes) == 1 else sha256_of_json(hashes)
-        return {"sha256": sha256, "columns": asdict(self.notes.columns), **counts}
+        # By the names that stored answers are found by.
+        fields = {"subject" if name == "patient" else name: getattr(self.notes.fields, name) for name in _FIELDS}
+        return {"sha256": sha256, "columns": fields, **counts}
+
+    @property
+    def excluded(self) -> tuple[tuple[str, str], ...]:
+        """Place and reason of notes that are not used."""
+        held_out = ((note.note_id, HELD_OUT) for note in self.notes.notes if note.held_out)
+        return (*self.notes.left_out, *self.notes.bad_rows, *held_out)
 
     @property
     def key(self) -> str:
@@ -115,20 +126,23 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
         _with_wording(DiseaseLabel(), "label", settings),
         _with_wording(AmnesiaQuestions(), "questions", settings),
     )
-    columns = NoteColumns(**{column.name: getattr(settings, column.name, None) for column in fields(NoteColumns)})
-    files = files_of(settings.notes)
-    notes = read_notes(files, columns, skip_bad_rows=settings.skip_bad_rows)
-    if notes.columns.title is None and notes.columns.disease is None:
+    named = NoteFields.of_settings(settings)
+    columns = [("--identifier-columns", name) for name in settings.identifier_columns]
+    skip = settings.skip_bad_rows
+    notes = read_patient_notes(settings.notes, named, required=columns, skip_bad_rows=skip, needs_patient=False)
+    if notes.fields.title is None and notes.fields.disease is None:
         raise ConfigError(
-            ["no column tells a note's disease: name one with --title (a sentence on the note, or the note's own "
-             "column), or give diseases of your own with --disease"]
+            ["no column tells a note's disease: name one with --title-column (a sentence on the note, or the "
+             "note's own column), or give diseases of your own with --disease-column"]
         )  # fmt: skip
-    file_use = use_of_file(files[0], "open" if notes.is_pmc else None)
+    file_use = use_of_file(notes.files[0], "open" if notes.is_open else None)
     data_use = build_use(settings.data_use, {f"notes {settings.notes}": file_use})
-    sample = _sample(notes, settings)
+    named_columns = settings.identifier_columns or identifier_columns(notes.columns)
+    sample = tuple(_with_declared(note, named_columns, notes) for note in _sample(notes, settings))
+    sample = join_persons(sample, joined_ids(read_same_person(settings.same_person)))
     records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in sample)
     writer = Writer.of(settings, out, data_use=data_use, records=records)
-    return NotesInput(settings, writer, files, notes, sample, data_use, label, questions)
+    return NotesInput(settings, writer, notes, sample, data_use, label, questions)
 
 
 def _with_wording(task: Task, key: Literal["label", "questions"], settings: AmnesiaNotesSettings) -> Task:
@@ -138,9 +152,16 @@ def _with_wording(task: Task, key: Literal["label", "questions"], settings: Amne
         raise ConfigError([f"prompts.{key}: {error}"]) from None
 
 
-def _sample(notes: Notes, settings: AmnesiaNotesSettings) -> tuple[Note, ...]:
+def _with_declared(note: PatientNote, columns: Sequence[str], notes: PatientNotes) -> PatientNote:
+    """The note with the identifiers of its row; none are known of a table without such columns."""
+    if not columns and notes.fields.identifiers is None:
+        return note
+    return replace(note, identifiers=tuple(declared_identifiers(note, columns)))
+
+
+def _sample(notes: PatientNotes, settings: AmnesiaNotesSettings) -> tuple[PatientNote, ...]:
     """A seeded sample in file order; of PMC-Patients by default the paper's number."""
-    rows, limit = notes.notes, settings.limit
+    rows, limit = tuple(note for note in notes.notes if not note.held_out), settings.limit
     if limit is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
         limit = PAPER_SAMPLE
     if limit is None or limit == "all":
@@ -206,7 +227,7 @@ def plan_from_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstim
 
 def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results]:
     """Labels and questions by note; rejects are collected by the session."""
-    for place, reason in notes.notes.excluded:
+    for place, reason in notes.excluded:
         session.exclude("notes", place, reason)
     why = f"it has no {notes.label_column}, so its disease cannot be told"
     named = _labelled_notes(notes)
@@ -227,12 +248,12 @@ def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results
     )
 
 
-def _labelled_notes(notes: NotesInput) -> list[Note]:
+def _labelled_notes(notes: NotesInput) -> list[PatientNote]:
     """Notes with a disease, or with a title to derive it from."""
     return [note for note in notes.sample if getattr(note, notes.label_column)]
 
 
-def _sources(notes: Sequence[Note], **fields: str) -> list[Source]:
+def _sources(notes: Sequence[PatientNote], **fields: str) -> list[Source]:
     """Prompt field -> attribute of a note. Only known identifiers are passed to the guard; without any, the file
     was declared open or the server may get everything.
     """
@@ -289,7 +310,7 @@ def _save_tables(out: Path, notes: NotesInput, labels: Results, questions: Resul
     """Save labels with their reasons, and each question's quotations from its note."""
     by_id, version = {note.note_id: note for note in notes.sample}, notes.label_task.version
     label_rows = [
-        {"record_id": name, "subject": by_id[name].subject, "title": by_id[name].title, "prompt": version}
+        {"record_id": name, "subject": by_id[name].patient, "title": by_id[name].title, "prompt": version}
         | labels[name]
         for name in questions
     ]

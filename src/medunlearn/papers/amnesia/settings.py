@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from medunlearn.config.clinical_notes import NOTES_HELP, NoteColumnFields
 from medunlearn.config.settings import (
     MOST_INVENTED,
     Licence,
@@ -48,25 +49,12 @@ class AmnesiaSettings(SplitFields):
     seed: int = Field(0, description="seed of hospital and splits")
 
 
-class AmnesiaNotesSettings(WriterFields, SplitFields):
+class AmnesiaNotesSettings(WriterFields, SplitFields, NoteColumnFields):
     """An AMNESIA benchmark from your own notes, labelled and asked about by a language model."""
 
     builder: Literal["amnesia"] = "amnesia"
-    notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, one note per row, or a folder of such files, or "
-        "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
-    )
+    notes: Path = Field(description=f"{NOTES_HELP}[/FILE][@REVISION]; PMC-Patients is recognised")
     llm: Server = Field(description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/servers.md)")
-    id: str | None = Field(None, description="column of the note's id; none: id, or the row's number")
-    text: str | None = Field(None, description="column of the note; none: text")
-    title: str | None = Field(None, description="column of the title that names the disease; none: title")
-    subject: str | None = Field(
-        None, description="column of the patient; none: subject, or each note is its own patient"
-    )
-    disease: str | None = Field(None, description="column of a disease of your own; none: disease, or the model's")
-    identifiers: str | None = Field(
-        None, description="column of known identifiers; none: identifiers, or none known"
-    )
     prompts: dict[Literal["label", "questions"], OwnPrompt] = Field(
         default_factory=dict,
         description="files with prompts of your own: prompts.label ({{ title }}), prompts.questions ({{ note }})",

@@ -34,7 +34,7 @@ from medunlearn.papers.llm_build import (
     server_of,
     summary_lines,
 )
-from medunlearn.sources.notes import Note
+from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 TASK = AmnesiaQuestions()
@@ -104,7 +104,7 @@ def _with_questions(
 ) -> Benchmark:
     questioned = [
         QuestionedNote(
-            Note(record.record_id, record.text, notes.subject(record.record_id)),
+            PatientNote(record.record_id, record.text, notes.subject(record.record_id)),
             "",
             {k: [(item["question"], item["answer"]) for item in answers[record.record_id][k]] for k in KINDS},
         )

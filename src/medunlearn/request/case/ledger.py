@@ -323,14 +323,20 @@ def earlier_records(
     """
     refuse_other_secret(ledger, secret.secret_id)
     last = {name: row for row in ledger.requests for name in row.entry.patients}
-    repeated = {secret.pseudonym(patient, level) for patient in again if last}
+    repeated = {name for patient in again if last for name in _pseudonyms(secret, patient, level)}
     rows = {name: row.row for name, row in last.items() if not (name in repeated and row.entry.is_open)}
     pairs = list(owners) if rows else []
-    pseudonyms = {owner: secret.pseudonym(owner, level) for owner in dict.fromkeys(owner for _, owner in pairs)}
-    subjects = {owner: rows[name] for owner, name in pseudonyms.items() if name in rows}
-    present = {*pseudonyms.values()}
+    pseudonyms = {owner: _pseudonyms(secret, owner, level) for owner in dict.fromkeys(own for _, own in pairs)}
+    subjects = {owner: rows[name] for owner, names in pseudonyms.items() for name in names if name in rows}
+    present = {name for names in pseudonyms.values() for name in names}
     absent = tuple(name for name in rows if name not in present)
     return EarlierRecords(tuple(record for record, owner in pairs if owner in subjects), subjects, absent)
+
+
+def _pseudonyms(secret: OwnerSecret, subject: str, level: str) -> list[str]:
+    """Pseudonyms of a subject: versions before 0.2.0 kept the ``.0`` that spreadsheets add to whole numbers."""
+    forms = (subject, f"{subject}.0") if subject.isdecimal() else (subject,)
+    return [secret.pseudonym(form, level) for form in forms]
 
 
 def _write(path: Path, ledger: RequestLedger) -> None:
