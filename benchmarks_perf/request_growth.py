@@ -3,8 +3,8 @@
     python benchmarks_perf/request_growth.py OUT [--notes 1600 6400 25600 102400] [--write]
 
 *Plan* is `forget --plan`. *First question* is what `forget` does with the notes before it asks a model anything:
-it reads them, makes probes, saves both, and draws the values that facts are ranked among. Each size is measured in
-a process of its own, without its imports. Each cell is also a SHA-256 of what is asked and of the facts that are
+it reads them, makes probes, saves both, and draws the values that facts are ranked among. Each size has a process
+of its own, measured without its imports. Each cell is also a SHA-256 of what is asked and of the facts that are
 ranked, so that two versions of the program can be compared. An exponent is that of the last two sizes; 1 is linear.
 ``--write`` puts the tables, and that of rotations over earlier patients, into docs/forget.md.
 """

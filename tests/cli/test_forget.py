@@ -106,7 +106,9 @@ def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
     assert stages[tries[0]]["work"]["steps"] == run["results"]["steps"]
     tables = [read_frame(table) for table in (here / "case-work" / "before").glob("evaluations/*/scores.parquet")]
     question_counts = {table.loc[table["kind"] != RECORD, "item"].nunique() for table in tables}
-    assert {*plan["questions"].values()} == question_counts
+    # Only the adopted model tells whether plain questions are asked in a second template.
+    assert {*plan["questions"].values()} <= question_counts
+    assert len(question_counts) <= len(plan["questions"]) + 1
     output = " ".join(medunlearn(*words, "--plan", "--all").stdout.split())
     assert "Everything is done." in output
     assert "to do" not in output
