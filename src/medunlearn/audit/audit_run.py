@@ -205,7 +205,8 @@ def _audit_model(
         ):
             answers.reasons = model.answer(job, advance)
         answers.responses = job.store.read()
-        _score(recording, answers, settings, unit, model.problems)
+        texts = [(document.subject, document.text) for corpus in corpora for document in corpus.documents]
+        _score(recording, answers, settings, unit, model.problems, texts)
         recording.info.results |= {
             "model": model.facts(),
             "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
@@ -243,17 +244,22 @@ def _audit_stored(
 
 
 def _score(
-    recording: Recording, answers: ProbeResponses, settings: AuditSettings, unit: Unit, problems: Sequence[str] = ()
+    recording: Recording,
+    answers: ProbeResponses,
+    settings: AuditSettings,
+    unit: Unit,
+    problems: Sequence[str] = (),
+    texts: Sequence[tuple[str, str]] | None = None,
 ) -> None:
     """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
     with recording.stage("score"):
-        score_all(recording.folder, answers, _measures(settings), unit)
-    texts = (
+        score_all(recording.folder, answers, _measures(settings), unit, texts)
+    answered = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()
     )
     recording.info.results = {
-        "health": {"problems": [*problems, *answer_problems(texts)]},
+        "health": {"problems": [*problems, *answer_problems(answered)]},
         "unit": {"name": unit.name, "noun": unit.noun},
         "probes": len(answers.probes),
         "responses_sha256": responses_digest(answers.responses.values()),

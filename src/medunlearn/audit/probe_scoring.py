@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS
 from medunlearn.audit.continuation_measure import FIRST, Continuation
 from medunlearn.audit.measures import score_continuations
 from medunlearn.audit.probes import Probe
+from medunlearn.audit.shared_wording import COLUMNS, run_wording
 from medunlearn.audit.units import Unit, continuations
 from medunlearn.audit.verbatim import shared_runs
 from medunlearn.config.audit import PREFIX
@@ -48,15 +49,26 @@ class ProbeResponses:
     empty: int = 0
 
 
-def score_all(folder: Path, answers: ProbeResponses, measures: Sequence[str], unit: Unit) -> None:
-    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``."""
+def score_all(
+    folder: Path,
+    answers: ProbeResponses,
+    measures: Sequence[str],
+    unit: Unit,
+    texts: Iterable[tuple[str, str]] | None = None,
+) -> None:
+    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``.
+
+    Args:
+        texts: subject and text of all documents, for wording that subjects share; None: those of the probes.
+    """
     keys, probes = answers.keys, [answers.probes[key[0]] for key in answers.keys]
     starts = answers.starts or _first_tokens(answers, unit)
     pairs = [
         _continuation(probe, answers.responses.get(key), starts.get(key, ""), answers.reasons.get(key))
         for key, probe in zip(keys, probes, strict=True)
     ]
-    tables = {SPANS: _spans(keys, probes, pairs), STARTS: _starts(keys, probes, starts)}
+    texts = _probed_texts(answers.probes.values()) if texts is None else texts
+    tables = {SPANS: _spans(keys, probes, pairs, texts, unit), STARTS: _starts(keys, probes, starts)}
     scores = _scores(keys, probes, score_continuations(measures, pairs))
     with atomic_files(*(folder / name for name in (FILE, *tables))) as (scores_part, *parts):
         scores.to_parquet(scores_part)
@@ -112,12 +124,26 @@ def _scores(keys: Sequence[Key], probes: Sequence[Probe], scores: Mapping[str, S
     return score_table(pd.concat(tables, ignore_index=True))
 
 
-def _spans(keys: Sequence[Key], probes: Sequence[Probe], pairs: Sequence[Continuation]) -> pa.Table:
+def _probed_texts(probes: Iterable[Probe]) -> set[tuple[str, str]]:
+    """Subject and text of each probe's document, as far as the probe holds it."""
+    return {(probe.subject, probe.before + probe.suffix) for probe in probes}
+
+
+def _spans(
+    keys: Sequence[Key],
+    probes: Sequence[Probe],
+    pairs: Sequence[Continuation],
+    texts: Iterable[tuple[str, str]],
+    unit: Unit,
+) -> pa.Table:
     runs = shared_runs([pair.response_ids for pair in pairs], [pair.suffix_ids for pair in pairs])
     flat = [(key, p, run) for key, p, shared in zip(keys, probes, runs, strict=True) for run in shared]
     columns = _key_columns([key for key, _, _ in flat])
     columns |= {name: [getattr(run, name) for *_, run in flat] for name in ("length", "in_response", "in_suffix")}
     columns["text"] = [_suffix_text(probe, run.in_suffix, run.length) for _, probe, run in flat]
+    ids = [(probe.subject, probe.encoded.ids[run.in_suffix : run.in_suffix + run.length]) for _, probe, run in flat]
+    wording = run_wording(ids, texts, unit)
+    columns |= {name: [values[place] for values in wording] for place, name in enumerate(COLUMNS)}
     return pa.table(columns, schema=SPANS_SCHEMA)
 
 
