@@ -163,7 +163,8 @@ def test_a_table_of_fifteen_numbers_with_intervals_fits_1300_pixels(browser: Any
 
 def test_a_large_table_is_drawn_in_parts_that_the_filters_choose(browser: Any, tmp_path: Path) -> None:
     rows = tuple(
-        (Cell(f"em-{n}", HOSTILE), Cell(f"model {n % 7}"), Cell.of(Span(f"{n / 9:.2f}", "lowest"))) for n in range(2401)
+        (Cell(f"em-{n}", HOSTILE), Cell(f"model {n % 7}"), Cell.of(Span(f"{n / 9:.2f}", "lowest")))
+        for n in range(2401)
     )
     models = tuple(f"model {n % 7}" for n in range(2401))
     folds = tuple(("train", "all") if n % 2 else ("test",) for n in range(2401))

@@ -67,7 +67,9 @@ class DuplicateIndex:
         """
         new = shingles(text)
         least = math.ceil(self.alike * len(new) - 1e-9)
-        rarest = sorted(new, key=lambda shingle: len(self._holders.get(shingle, ())))[: max(0, len(new) - least + 1)]
+        rarest = sorted(new, key=lambda shingle: len(self._holders.get(shingle, ())))[
+            : max(0, len(new) - least + 1)
+        ]
         nearest, largest = -1, 0.0
         for place in sorted({place for shingle in rarest for place in self._holders.get(shingle, ())}):
             shared = len(new & self._shingles[place])

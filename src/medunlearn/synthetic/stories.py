@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 
-from medunlearn.errors import InputError
 from medunlearn.synthetic.grammar import Bank, Teller, word_lists
 from medunlearn.synthetic.identities import spell_words
 from medunlearn.synthetic.places import cities, fantasy_towns
