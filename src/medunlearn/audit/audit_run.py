@@ -204,6 +204,7 @@ def _audit_model(
             progress(f"{model.label}: continuations", len(answers.keys), quiet=quiet) as advance,
         ):
             answers.reasons = model.answer(job, advance)
+        job.store.join()
         answers.responses = job.store.read()
         texts = [(document.subject, document.text) for corpus in corpora for document in corpus.documents]
         _score(recording, answers, settings, unit, model.problems, texts)
