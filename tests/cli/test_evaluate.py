@@ -78,7 +78,7 @@ def test_out_is_a_table(medunlearn: Medunlearn, runs: Path, bench: Path, tmp_pat
 
 def test_out_that_is_a_folder(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
     result = evaluate(medunlearn, runs, bench, *QUICK, "--out", bench, code=2)
-    assert "is a folder; --out is the CSV file" in result.text
+    assert "is a folder; --out is the file" in result.text
 
 
 def test_it_is_asked_once(medunlearn: Medunlearn, runs: Path, bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_it_is_asked_once(medunlearn: Medunlearn, runs: Path, bench: Path, monke
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("medunlearn.probes.questioning.load_model", refuse)
+    monkeypatch.setattr("medunlearn.models.load.load_model", refuse)
     assert evaluate(medunlearn, runs, bench, *QUICK).stdout == first.stdout
     # Another metric scores the stored responses; another split of the same questions asks nobody either.
     evaluate(medunlearn, runs, bench, *QUICK, "--metrics=[exact_match]")
