@@ -1,10 +1,11 @@
 """The closed formulas of cost beside what is measured: FLOPs by torch's counter, and the peak of a fresh process.
 
-Seven shapes, two of them with little but a vocabulary, each in training (fp32 and bf16, with gradient checkpointing,
-with LoRA), in unlearning on two sides, to the logits and to a layer, and in scoring. A ratio above 1: the formula is too high. The constants of allocator
-and libraries were fitted without the shapes marked with a star. The steps are many because the C library's memory
-grows until about the tenth; with MALLOC_MMAP_THRESHOLD_=65536 in the environment it gives freed memory back at
-once, and the sum of tensors is measured.
+Seven shapes, two of them with little but a vocabulary, each in training (fp32 and bf16, with gradient
+checkpointing, with LoRA), in unlearning on two sides, to the logits and to a layer, and in scoring. A ratio above
+1: the formula is too high. The constants of allocator and libraries were fitted without the shapes marked with a
+star. The steps are many because the C library's memory grows until about the tenth; with
+MALLOC_MMAP_THRESHOLD_=65536 in the environment it gives freed memory back at once, and the sum of tensors is
+measured.
 
     python benchmarks_perf/cost_formulas.py      an hour on two cores
     python benchmarks_perf/cost_formulas.py --shapes smollm2 --modes train --tokens 256
