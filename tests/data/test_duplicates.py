@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pytest
 
+from medunlearn.data import duplicates
 from medunlearn.data.duplicates import ALIKE, Duplicate, DuplicateIndex, overlap, shingles
 from medunlearn.seeds import generator
 
@@ -49,6 +50,23 @@ def test_a_copy_with_every_tenth_word_changed_is_one() -> None:
     # 148 triples each; a changed word spoils three, at the front fewer: 105 are shared.
     assert duplicate.overlap == pytest.approx(overlap(" ".join(words), " ".join(changed)))
     assert duplicate.overlap > ALIKE
+
+
+def test_texts_that_share_their_wording_are_not_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Templates of 30 words with 40 words of their own: nobody's rarest triples are those of the template."""
+    template, index, compared = " ".join(f"t{n}" for n in range(30)), DuplicateIndex(), 0
+    for number in range(300):
+        assert index.add(str(number), f"{template} {' '.join(f'w{number}x{n}' for n in range(40))}") is None
+        compared += max(map(len, index._holders.values()))
+    assert compared == sum(range(1, 301)), "all hold the template"
+    posted = list[int]()
+    monkeypatch.setattr(
+        duplicates, "sorted", lambda each, **how: (posted.append(len(each)), sorted(each, **how))[1], raising=False
+    )
+    assert index.add("copy", f"{template} {' '.join(f'w7x{n}' for n in range(38))}") == Duplicate(
+        "copy", "7", 66 / 68
+    )
+    assert posted[1] == 1, "of 300 texts one was compared"
 
 
 def test_what_was_left_out_hides_nothing() -> None:

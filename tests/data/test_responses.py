@@ -7,14 +7,16 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medunlearn.data import responses as responses_module
 from medunlearn.data.data_use import recorded_use
-from medunlearn.data.responses import REPLIES, RESPONSES, Response, ResponseStore
+from medunlearn.data.responses import JOINED_FROM, REPLIES, RESPONSES, Response, ResponseStore, responses_digest
 from medunlearn.errors import InputError, StorageError
 
 SETTINGS = {"model": "abc", "template": "plain"}
@@ -183,3 +185,72 @@ def test_a_response_that_nobody_says_ended_is_cut() -> None:
     assert open_ended.cut
     assert replace(open_ended, finish_reason="length").cut
     assert not replace(open_ended, finish_reason="tool_calls").cut
+
+
+def test_many_parts_are_joined_and_say_the_same(store: ResponseStore) -> None:
+    for number in range(JOINED_FROM - 1):
+        store.add([response(number), response(number, sample=1)])
+    assert not store.join(), "few parts are left as they are"
+    store.add([replace(response(99), refusal="no", served_model="m")])
+    before, digest = store.read(), responses_digest(store.read().values())
+    assert store.join()
+    (part,) = store.folder.glob("part-*.parquet")
+    assert list(store.read().items()) == list(before.items())
+    assert responses_digest(ResponseStore.read_complete(store.folder).values()) == digest
+    assert pq.read_metadata(part).num_row_groups == 1
+    store.add([response(100)])
+    assert len(ResponseStore(store.folder, SETTINGS).read()) == len(before) + 1
+    assert len([*store.folder.glob("part-*.parquet")]) == 2
+
+
+@pytest.mark.parametrize("fault", ["disk", "part", "columns", "kill"])
+def test_a_join_that_fails_loses_nothing(store: ResponseStore, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(JOINED_FROM):
+        store.add([response(number)])
+    parts = sorted(store.folder.glob("part-*.parquet"))
+    before = store.read()
+
+    class Full(pq.ParquetWriter):
+        def write_table(self, table: object, **how: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    if fault == "disk":
+        monkeypatch.setattr("medunlearn.data.responses.pq.ParquetWriter", Full)
+    elif fault == "part":
+        parts[5].write_bytes(b"PAR1 cut off")
+    elif fault == "columns":
+        pq.write_table(pq.read_table(parts[5]).drop_columns("finished"), parts[5])
+    else:  # killed after the joined part was written
+        monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            store.join()
+        monkeypatch.undo()
+        assert ResponseStore.read_complete(store.folder) == before
+        assert ResponseStore(store.folder, SETTINGS).join()
+        return
+    assert not store.join()
+    assert sorted(store.folder.glob("part-*.parquet")) == parts
+    assert not [*store.folder.glob(".*.part")]
+    if fault == "disk":
+        assert store.read() == before
+    else:
+        with pytest.raises(InputError, match=parts[5].name):
+            ResponseStore.read_complete(store.folder)
+
+
+def test_a_reader_reads_again_if_another_process_joins_meanwhile(
+    store: ResponseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(JOINED_FROM):
+        store.add([response(number)])
+    before, rows, read = store.read(), responses_module._rows, list[Path]()
+
+    def joining(part: Path) -> list[dict[str, Any]]:
+        if not read:
+            assert ResponseStore(store.folder, SETTINGS).join()
+        read.append(part)
+        return rows(part)
+
+    monkeypatch.setattr(responses_module, "_rows", joining)
+    assert ResponseStore.read_complete(store.folder) == before
+    assert len({*read}) == 2

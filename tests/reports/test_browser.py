@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from medunlearn.reports.blocks import Cell, Choice, Report, Table, Text
+from medunlearn.reports.blocks import Cell, Choice, Report, Span, Table, Text
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.write import write_report
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
 CHROMIUM = next((path for path in PLACES if path.exists()), None)
+HOSTILE = "</script><script>window.hacked = 1</script> \u0085 <!-- <script>"
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium")
 
 
@@ -155,3 +159,48 @@ def test_a_table_of_fifteen_numbers_with_intervals_fits_1300_pixels(browser: Any
         "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('.scroll'))"
     )
     assert inside <= outside
+
+
+def test_a_large_table_is_drawn_in_parts_that_the_filters_choose(browser: Any, tmp_path: Path) -> None:
+    rows = tuple(
+        (Cell(f"em-{n}", HOSTILE), Cell(f"model {n % 7}"), Cell.of(Span(f"{n / 9:.2f}", "lowest")))
+        for n in range(2401)
+    )
+    models = tuple(f"model {n % 7}" for n in range(2401))
+    folds = tuple(("train", "all") if n % 2 else ("test",) for n in range(2401))
+    table = Table(tuple(map(Cell, ("Measure", "Model", "Value"))), rows, filters={"model": models, "fold": folds})
+    path = write_report(Report("Large", (replace(table, search="Find"),)), tmp_path / "out")
+    data = json.loads(re.findall(r'<script type="application/json">(.*?)</script>', path.read_text())[0])
+    assert len(data["rows"]) == 2401
+    assert len(data["cells"]) == 2401 + 7 + len({str(row[2]) for row in rows})
+    assert path.read_text().count("<tr>") == 201
+    errors: list[str] = []
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.on("console", lambda message: errors.append(message.text))
+    page.goto(path.as_uri())
+    lines, told = page.locator("tbody tr"), page.locator(".filters output")
+    first = [lines.nth(row).inner_html() for row in (0, 199)]
+    assert (lines.count(), told.text_content()) == (200, "1–200 of 2,401 rows")
+    page.get_by_role("button", name="further rows").click()
+    assert lines.first.locator("th").text_content().startswith("em-200")
+    for _ in range(11):
+        page.get_by_role("button", name="further rows").click()
+    assert (lines.count(), told.text_content()) == (1, "2,401–2,401 of 2,401 rows")
+    assert page.get_by_role("button", name="further rows").is_disabled()
+    page.select_option("[name=model]", "model 3")
+    assert told.text_content() == "1–200 of 343 rows (2,401 in all)"
+    page.select_option("[name=fold]", "all")
+    assert told.text_content() == "1–172 of 172 rows (2,401 in all)"
+    page.select_option("[name=model]", "")
+    page.select_option("[name=fold]", "")
+    page.fill("[name=search]", "EM-24")
+    assert told.text_content() == "1–12 of 12 rows (2,401 in all)"
+    page.fill("[name=search]", "nothing such")
+    assert (lines.count(), told.text_content()) == (0, "0 rows (2,401 in all)")
+    page.fill("[name=search]", "")
+    # Drawn by the script a row is what it is in the page that was written.
+    written = re.findall(r"<tr>\n(.*?)</tr>", path.read_text(), re.DOTALL)[1]
+    assert re.sub(r"\s", "", first[0]) == re.sub(r"\s", "", written).replace("&#39;", "'").replace("&#34;", '"')
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert errors == []

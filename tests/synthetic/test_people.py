@@ -43,8 +43,12 @@ def test_an_address_mixes_two_states(people: list[Person]) -> None:
         assert home[street] != state
 
 
-def test_more_people_than_numbers() -> None:
-    with pytest.raises(InputError, match="8,000 invented people, not for 8,001"):
+def test_more_people_than_telephone_numbers_have_extensions() -> None:
+    people = invent_people(9_000, generator("many"))
+    assert len({person.phone for person in people}) == len({person.ssn for person in people}) == 9_000
+    assert all(re.fullmatch(r"[2-9]9\d-555-01\d\d( x[1-9]\d\d)?", person.phone) for person in people)
+    assert not any("x" in person.phone for person in invent_people(8_000, generator("many")))
+    with pytest.raises(InputError, match="489,951 invented people, not for 489,952"):
         invent_people(MOST_PEOPLE + 1, generator("many"))
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from medunlearn.data.duplicates import DuplicateIndex, shingles
-from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.synthetic.biographies import ask_person, invent_lives, tell_person
 from medunlearn.synthetic.grammar import Teller, word_lists
@@ -126,9 +125,14 @@ def test_texts_are_varied(
     assert [duplicate for place, text in enumerate(texts) if (duplicate := index.add(str(place), text))] == []
 
 
-def test_more_characters_than_names() -> None:
-    with pytest.raises(InputError, match="10,000 characters, not for 10,001"):
-        character_names(10_001, generator("names"))
+def test_more_characters_than_single_names_have_a_family_name() -> None:
+    assert not any(" " in name for name in character_names(10_000, generator("names")))
+    names = character_names(30_000, generator("names"))
+    assert len(set(names)) == 30_000
+    assert {len(name.split()) for name in names} == {2}
+    plots = invent_plots(12_000, generator("plots"))
+    cast = [name for plot in plots for name in plot.names]
+    assert len(set(cast)) == len(cast) > 20_000
 
 
 def test_a_list_is_used_up_before_an_entry_comes_again() -> None:

@@ -185,6 +185,7 @@ def _ask(
         title = f"{model.label}: continuations"
         with recording.stage("respond"), progress(title, len(keys), quiet=quiet) as advance:
             reasons = model.answer(drawn.asking, store, advance)
+            store.join()
         probes = {probe.probe_id: probe for probe in drawn.probes}
         answers = ProbeResponses(probes, store.read(), dict(drawn.starts), reasons, keys)
         _score(recording, answers, settings, unit, model.problems, drawn.texts)

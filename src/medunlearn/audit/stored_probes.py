@@ -54,12 +54,12 @@ def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | 
     if isinstance(unit, WordsUnit):
         unit.seal()
     responses = continuations(unit, prefixes, [row["response"] or "" for row in rows])
-    answers, keys = ProbeResponses(empty=empty), set[Key]()
+    answers, keys, free = ProbeResponses(empty=empty), set[Key](), dict[tuple[str, str], int]()
     probe_ids, labels = _probe_ids(rows, lengths), _length_labels(rows, lengths)
     for row, probe_id, length, suffix, response in zip(rows, probe_ids, labels, suffixes, responses, strict=True):
         if probe_id not in answers.probes:
             answers.probes[probe_id] = _probe(row, probe_id, length, suffix, max_new_tokens)
-        key = probe_id, row["variant"], _sample(probe_id, row, keys)
+        key = probe_id, row["variant"], _sample(probe_id, row, keys, free)
         keys.add(key)
         answers.keys.append(key)
         if row["response"] is None:
@@ -97,13 +97,18 @@ def _short_hash(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
-def _sample(probe_id: str, row: Row, keys: Set[Key]) -> int:
-    """Sample number of a probe's response: from the file, else counted in row order."""
+def _sample(probe_id: str, row: Row, keys: Set[Key], free: dict[tuple[str, str], int]) -> int:
+    """Sample number of a probe's response: from the file, else counted in row order.
+
+    Args:
+        free: probe and variant -> a number below which none is free.
+    """
     variant, sample = row["variant"], row["sample"]
     if sample is None:
-        sample = 0
+        sample = free.get((probe_id, variant), 0)
         while (probe_id, variant, sample) in keys:
             sample += 1
+        free[probe_id, variant] = sample + 1
     elif (probe_id, variant, sample) in keys:
         raise SourceError(f"Sample {sample} of {probe_id!r} ({variant}) occurs twice. Number samples from 0.")
     return int(sample)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import chain
-
-import numpy as np
 
 SIZE = 3
 ALIKE = 0.5
@@ -52,29 +50,36 @@ class DuplicateIndex:
     """Index of texts that finds the near-duplicate of a new one.
 
     Args:
-        alike: overlap from which two texts are near-duplicates; above 1, none are.
+        alike: overlap from which two texts are near-duplicates, above 0; above 1, none are.
     """
 
     def __init__(self, alike: float = ALIKE) -> None:
         self.alike = alike
         self._names: list[str] = []
-        self._sizes: list[int] = []
+        self._shingles: list[frozenset[Shingle]] = []
         self._holders: dict[Shingle, list[int]] = defaultdict(list)
 
     def add(self, name: str, text: str) -> Duplicate | None:
         """Add a text, unless it is a near-duplicate; then return the earlier text.
 
-        Every pair that shares a shingle is compared, so nothing is missed.
+        A near-duplicate shares at least ``alike`` of the new text's shingles, so it holds one of any larger number
+        of them than the others: only the texts that hold one of the rarest are compared, and none is missed.
         """
         new = shingles(text)
-        holders = chain.from_iterable(self._holders[shingle] for shingle in new if shingle in self._holders)
-        shared = np.bincount(np.fromiter(holders, dtype=np.int64), minlength=len(self._names))
-        overlaps = shared / (len(new) + np.array(self._sizes, dtype=np.int64) - shared)
-        if len(overlaps) and overlaps.max() >= self.alike:
-            nearest = int(overlaps.argmax())
-            return Duplicate(name, self._names[nearest], float(overlaps[nearest]))
+        least = math.ceil(self.alike * len(new) - 1e-9)
+        rarest = sorted(new, key=lambda shingle: len(self._holders.get(shingle, ())))[
+            : max(0, len(new) - least + 1)
+        ]
+        nearest, largest = -1, 0.0
+        for place in sorted({place for shingle in rarest for place in self._holders.get(shingle, ())}):
+            shared = len(new & self._shingles[place])
+            share = shared / (len(new) + len(self._shingles[place]) - shared)
+            if share > largest:
+                nearest, largest = place, share
+        if nearest >= 0 and largest >= self.alike:
+            return Duplicate(name, self._names[nearest], largest)
         for shingle in new:
             self._holders[shingle].append(len(self._names))
         self._names.append(name)
-        self._sizes.append(len(new))
+        self._shingles.append(new)
         return None

@@ -1,7 +1,8 @@
 """Store of responses on disk, written in batches: a crash loses at most the current batch.
 
 A store is a folder with ``settings.json`` (everything that the responses depend on) and numbered Parquet
-parts. A response is identified by its question, its variant (context mode, attack level) and its sample number.
+parts; many are joined when a stage ends. A response is identified by its question, its variant (context mode,
+attack level) and its sample number.
 Several processes may write to one store: a part's name ends in the hash of its content, so that none overwrites
 another's.
 """
@@ -9,24 +10,29 @@ another's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from medunlearn.data import storage
 from medunlearn.data.data_use import DataUse, recorded_use, tighter_record
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.records import Question
-from medunlearn.errors import BenchmarkError, InputError
+from medunlearn.errors import BenchmarkError, InputError, StorageError
 
 LogProbs = tuple[tuple[float, ...], ...]
 """Natural-log probabilities of the tokens of each option of a question."""
 
 SETTINGS = "settings.json"
+JOINED_FROM = 32
+"""Parts from which a store's are joined: fewer cost nothing to read."""
+ROW_GROUP = 10_000
 RESPONSES = pa.schema(
     [
         ("question_id", pa.string()),
@@ -136,7 +142,7 @@ class ResponseStore:
             raise InputError(f"{folder} contains responses made with other settings. Choose another folder.")
         self._recorded = recorded_use(folder)
         self.data_use = tighter_record(self._recorded, data_use)
-        self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
+        self._next = 1 + max(map(_number, self._parts()), default=-1)
 
     @staticmethod
     def settings_of(folder: Path) -> dict[str, Any]:
@@ -173,7 +179,26 @@ class ResponseStore:
 
     def read(self) -> Responses:
         """Read all responses. A broken part is set aside, and its responses count as missing."""
-        return _responses(read_whole(part, _rows) or () for part in self._parts())
+        return _read_parts(self.folder, lambda part: read_whole(part, _rows) or ())
+
+    def join(self) -> bool:
+        """Join many parts into one, when a stage ends; False if there are few, or the disk or a part refused.
+
+        The joined part is complete before any other is removed: whatever stops it, every response stays readable.
+        """
+        parts = self._parts()
+        if len(parts) < JOINED_FROM:
+            return False
+        digest = hashlib.sha256(" ".join(part.name for part in parts).encode()).hexdigest()
+        number = 1 + max(_number(part) for part in parts)
+        try:
+            _write_joined(self.folder / f"part-{number:05d}-{digest[:8]}.parquet", parts)
+        except (StorageError, InputError, BenchmarkError, OSError, pa.ArrowException):
+            return False
+        self._next = number + 1
+        for part in parts:
+            part.unlink(missing_ok=True)
+        return True
 
     @staticmethod
     def read_complete(folder: Path) -> Responses:
@@ -183,12 +208,48 @@ class ResponseStore:
             InputError: a part is broken.
         """
         try:
-            return _responses(_rows(part) for part in sorted(folder.glob("part-*.parquet")))
+            return _read_parts(folder, _rows)
         except BenchmarkError as error:
             raise InputError(
                 f"{str(error).partition(' It is truncated')[0]} Its responses are lost: remove the results "
                 "computed from them and rerun the command that generated them; it requests only missing responses."
             ) from error
+
+
+def _number(part: Path) -> int:
+    return int(part.stem.split("-")[1])
+
+
+def _write_joined(path: Path, parts: Sequence[Path]) -> None:
+    """Write the rows of some parts to one file, a few thousand at a time."""
+    served = any(set(REPLIES.names) & set(pq.read_schema(part).names) for part in parts)
+    schema = pa.schema([*RESPONSES, *REPLIES]) if served else RESPONSES
+    pending: list[pa.Table] = []
+    with storage.atomic_file(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for place, part in enumerate(parts, start=1):
+            table = pq.ParquetFile(part).read()
+            if not set(RESPONSES.names) <= set(table.column_names) <= set(schema.names):
+                raise BenchmarkError(f"{part} has other columns than responses have.")
+            columns = {field.name: pa.nulls(len(table), field.type) for field in schema}
+            columns |= {name: table.column(name) for name in table.column_names}
+            pending.append(pa.table([columns[name] for name in schema.names], schema=schema))
+            if sum(map(len, pending)) >= ROW_GROUP or place == len(parts):
+                writer.write_table(pa.concat_tables(pending))
+                pending = []
+
+
+def _read_parts(folder: Path, read: Callable[[Path], Iterable[dict[str, Any]]]) -> Responses:
+    """The responses of all parts; read again if another process has joined some meanwhile."""
+    while True:
+        parts = sorted(folder.glob("part-*.parquet"))
+        try:
+            stored = _responses(map(read, parts))
+        except BenchmarkError:
+            if all(map(os.path.lexists, parts)):
+                raise
+            continue
+        if all(map(os.path.lexists, parts)):
+            return stored
 
 
 def _rows(part: Path) -> list[dict[str, Any]]:

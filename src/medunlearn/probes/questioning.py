@@ -145,6 +145,7 @@ class Questioning:
         store = self._store(limit)
         stored, keys = store.read(), {q.question_id: (q.question_id, variant, 0) for q in questions}
         if all(key in stored for key in keys.values()):
+            store.join()
             return store.folder, {name: stored[key] for name, key in keys.items()}, {}
         before = _counts(self.language_model)
         with progress(f"{run.label}: responses", len(questions), quiet=self.quiet, check=check) as advance:
@@ -159,6 +160,7 @@ class Questioning:
                 variant=variant,
                 advance=advance,
             )
+        store.join()
         if self.language_model.engine is not None:
             how = self.language_model.engine.description
             return store.folder, responses, {"batches": how, "generation": how}

@@ -82,6 +82,7 @@ class TextQuestioning:
             with progress(f"{self.run.label}: responses", len(keys), quiet=self.quiet) as advance:
                 reasons = self.respondent.answer(asking, store, advance)
             self.reasons = {question_id: reason for (question_id, *_), reason in reasons.items()}
+            store.join()
             stored, facts = store.read(), {"respondent": self.respondent.facts()}
         self.reasons |= {key[0]: why for key in keys if key in stored and (why := _why_no_answer(stored[key]))}
         answers = {key[0]: stored[key] for key in keys if key in stored and key[0] not in self.reasons}

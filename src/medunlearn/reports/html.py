@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from medunlearn.reports.blocks import Figure, Report, Section, Table
 from medunlearn.reports.figures import FIGURE_SIZES
 from medunlearn.reports.provenance import watermarked
+from medunlearn.reports.row_data import DRAWN_ROWS, is_large, row_data
 from medunlearn.reports.svg import figure_svg
 from medunlearn.reports.svg_marks import ON_PAGE
 
@@ -45,7 +46,12 @@ def to_html(report: Report) -> str:
             script_hash=script_hash(script),
         )
     )
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", page)
+    return _shown(page)
+
+
+def _shown(html: str) -> str:
+    """HTML with control characters written out."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", html)
 
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -71,7 +77,10 @@ def _environment() -> Environment:
         "column_kinds": column_kinds,
         "unique_values": _options,
         "row_values": _row_values,
+        "is_large": is_large,
+        "row_data": lambda table, cell: row_data(table, lambda each: _shown(str(cell(each)).strip())),
     }
+    environment.globals["drawn_rows"] = DRAWN_ROWS
     return environment
 
 
@@ -90,7 +99,7 @@ def column_kinds(table: Table) -> list[str]:
     """CSS class of each column: ``number`` is right-aligned, ``long`` may wrap; the first column is always text."""
     kinds = []
     for place in range(len(table.columns)):
-        texts = [row[place].text for row in table.rows]
+        texts = {row[place].text for row in table.rows}
         if place and all(_NUMBER.fullmatch(text) for text in texts):
             kinds.append("number")
         else:

@@ -25,6 +25,8 @@ SMALL_TEXT, TEXT, LINE = 11.0, 12.0, 1.25
 TICK, GAP = 5.0, 8.0
 TITLE_ROOM = 115.0
 """Part of the height that a title beside the axis leaves free."""
+MOST_NAMES = 24
+"""Names beside the points of a panel: those of the first models in the order of the page."""
 _AXIS = re.compile(r"[xy]axis(\d*)")
 
 
@@ -311,9 +313,15 @@ class _Drawing:
                         low, high = min(ends), max(ends)
                         whiskers.append((low, y - 3, high, y + 3) if axis == "x" else (x - 3, low, x + 3, high))
             room = (panel.x.start, panel.y.end, panel.x.end, panel.y.start)
-            spots = [(x, y, text_width(name, TEXT, bold=True)) for x, y, name, _ in points]
+            named, others = points[:MOST_NAMES], points[MOST_NAMES:]
+            if others:
+                whiskers = [(x - 8, y - 8, x + 8, y + 8) for x, y, *_ in others]
+                told = f"{len(named)} of {len(points)} are named"
+                place = (panel.x.end - 4, panel.y.end + TEXT + 2)
+                yield words(*place, told, self.paint("--muted"), TEXT, anchor="end", middle=True)
+            spots = [(x, y, text_width(name, TEXT, bold=True)) for x, y, name, _ in named]
             labels = place_labels(spots, whiskers, room, TEXT)
-            for (x, y, name, colour), label in zip(points, labels, strict=True):
+            for (x, y, name, colour), label in zip(named, labels, strict=True):
                 if label.apart:
                     start = (x + 0.3 * (label.x - x), y + 0.3 * (label.y - y))
                     yield shape_line(*start, *label.edge, stroke=colour, stroke_width=1, stroke_opacity=0.7)

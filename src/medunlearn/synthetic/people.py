@@ -5,7 +5,7 @@
 - SSN: ``900-01-0001`` to ``900-49-9999``. The paper says 900-xx-xxxx; area 900 was never issued, but taxpayer
   numbers that begin with 9 have 50 or more in the middle, so those are left out.
 - Phone: ``NXX-555-01xx`` with a 9 in the middle of the area code: reserved for fiction, in unassigned areas. The
-  paper's are any ten digits, which may be in use.
+  paper's are any ten digits, which may be in use. Beyond 8,000 people numbers have an extension.
 - E-mail: ``first_last@me.com``, as in the paper. me.com is a real domain, so only the invented name makes it
   unlikely that an address exists; another domain (``example.org``) rules it out.
 - Address: a street of one state with town and ZIP code of another (:mod:`~medunlearn.synthetic.places`).
@@ -25,9 +25,11 @@ from medunlearn.synthetic.places import addresses
 
 FIRST_BIRTH, LAST_BIRTH = date(1964, 1, 1), date(1991, 1, 1)
 EMAIL_DOMAIN = "me.com"
-_AREAS, _LINES = 80, 100
-MOST_PEOPLE = _AREAS * _LINES
-"""8,000: there are no more telephone numbers of the kind above."""
+_AREAS, _LINES, _EXTENSIONS = 80, 100, 900
+_NUMBERS = _AREAS * _LINES
+"""8,000 telephone numbers of the kind above; more people have an extension each."""
+MOST_PEOPLE = MOST_PATIENTS
+"""489,951: there are no more SSNs of the kind above."""
 
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -67,7 +69,8 @@ def invent_people(count: int, rng: np.random.Generator, *, email_domain: str = E
     Source: LUME, Section 2.1 (Task 2).
     """
     if count > MOST_PEOPLE:
-        raise InputError(f"There are telephone numbers for {MOST_PEOPLE:,} invented people, not for {count:,}.")
+        raise InputError(f"There are SSNs for {MOST_PEOPLE:,} invented people, not for {count:,}.")
+    phones = _NUMBERS if count <= _NUMBERS else _NUMBERS * _EXTENSIONS
     sexes = [SEXES[draw] for draw in rng.integers(len(SEXES), size=count).tolist()]
     days = rng.integers((LAST_BIRTH - FIRST_BIRTH).days + 1, size=count).tolist()
     draws = zip(
@@ -75,7 +78,7 @@ def invent_people(count: int, rng: np.random.Generator, *, email_domain: str = E
         sexes,
         days,
         rng.choice(MOST_PATIENTS, size=count, replace=False).tolist(),
-        rng.choice(MOST_PEOPLE, size=count, replace=False).tolist(),
+        rng.choice(phones, size=count, replace=False).tolist(),
         addresses(count, rng),
         strict=True,
     )
@@ -94,6 +97,8 @@ def invent_people(count: int, rng: np.random.Generator, *, email_domain: str = E
 
 
 def _phone(draw: int) -> str:
-    area, line = divmod(draw, _LINES)
+    lap, number = divmod(draw, _NUMBERS)
+    area, line = divmod(number, _LINES)
     hundreds, last = divmod(area, 10)
-    return f"{hundreds + 2}9{last}-555-01{line:02d}"
+    extension = f" x{lap + 99}" if lap else ""
+    return f"{hundreds + 2}9{last}-555-01{line:02d}{extension}"

@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 
-from medunlearn.errors import InputError
 from medunlearn.synthetic.grammar import Bank, Teller, word_lists
 from medunlearn.synthetic.identities import spell_words
 from medunlearn.synthetic.places import cities, fantasy_towns
@@ -41,21 +40,18 @@ class InventedText:
 def character_names(count: int, rng: np.random.Generator) -> list[str]:
     """Distinct invented names.
 
-    Raises:
-        InputError: more than 10,000.
+    Up to 10,000 are single names; more have a family name each.
     """
     names = spell_words("character_onsets", "character_vowels", "character_middles", "character_endings")
-    if count > len(names):
-        raise InputError(f"There are names for {len(names):,} characters, not for {count:,}: build fewer stories.")
-    return [names[place] for place in rng.choice(len(names), size=count, replace=False)]
+    if count <= len(names):
+        return [names[place] for place in rng.choice(len(names), size=count, replace=False)]
+    families = spell_words("family_starts", "family_middles", "family_endings")
+    draws = rng.choice(len(names) * len(families), size=count, replace=False).tolist()
+    return [f"{names[draw % len(names)]} {families[draw // len(names)]}" for draw in draws]
 
 
 def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
-    """A random genre, one to four characters of no other story, and a town, fictitious for Fantasy.
-
-    Raises:
-        InputError: more stories than there are names for.
-    """
+    """A random genre, one to four characters of no other story, and a town, fictitious for Fantasy."""
     sizes = rng.integers(1, MOST_CHARACTERS + 1, size=count).tolist()
     names = iter(character_names(sum(sizes), rng))
     plots = []
