@@ -17,6 +17,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -62,7 +63,10 @@ def tried(python: str, words: list[str]) -> bool:
         home.mkdir()
         shutil.copytree(ROOT / "src", home / "ma copie" / "src", ignore=shutil.ignore_patterns("__pycache__"))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment |= {"HOME": str(home), "PYTHONPATH": str(home / "ma copie" / "src"), "TMPDIR": str(home)}
+        path = [str(home / "ma copie" / "src")]
+        if version_of(python).startswith(f"{sys.version_info.major}.{sys.version_info.minor}."):
+            path.append(sysconfig.get_paths()["purelib"])  # another build of the same version can load our packages
+        environment |= {"HOME": str(home), "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(home)}
         user = NOBODY if os.getuid() == 0 and may_run(python, NOBODY) else None
         if user is not None:
             own(home, user)
