@@ -1,6 +1,6 @@
 """The demo from a path with spaces and accents, by a user who is not root, with each Python, twice: then offline.
 
-    python benchmarks_perf/demo_elsewhere.py [--what amnesia] [--synthetic 12] [--epochs 1] [--python PATH ...]
+    python benchmarks_perf/demo_elsewhere.py [--what amnesia] [--synthetic 20] [--epochs 1] [--python PATH ...]
 
 The source is copied into a folder whose name has spaces and accents, which is the user's home as well. As root the
 demo runs as the user ``nobody``, if that user may read the interpreter. A Python without the packages is listed as
@@ -32,7 +32,7 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", default="amnesia")
-    parser.add_argument("--synthetic", type=int, default=12)
+    parser.add_argument("--synthetic", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--python", nargs="*", default=None)
     chosen = parser.parse_args()
