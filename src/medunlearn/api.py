@@ -23,8 +23,13 @@ from medunlearn.config import (
     UtilitySettings,
     check,
 )
+<<<<<<< HEAD
 from medunlearn.config.reading import flat, merged
 from medunlearn.errors import ConfigError
+=======
+from medunlearn.config.reading import flat, merged, without_prefix
+from medunlearn.errors import ConfigError, InputError
+>>>>>>> main
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.panel_run import JudgingRun
+    from medunlearn.probes.respondent_runs import RespondentRun
     from medunlearn.probes.utility.numbers import Utilities
     from medunlearn.probes.utility.tasks import ExportedTasks
     from medunlearn.request.case.answer_letter import PatientLetter
@@ -170,24 +176,58 @@ def unlearn(
 
 
 def evaluate(
+<<<<<<< HEAD
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, against: Sequence[RunOrFolder] = (),
     epoch: int | None = None, out: Folder | None = None, overwrite: bool = False, device: str = "auto",
     quiet: bool = False, **settings: Any
+=======
+    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str | None = None,
+    against: Sequence[RunOrFolder] = (), epoch: int | None = None, model_name: str | None = None,
+    llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False, allow_missing: bool = False,
+    out: Folder | None = None, device: str = "auto", quiet: bool = False, **settings: Any
+>>>>>>> main
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
     Args:
-        run: run of a model, or a Hugging Face folder, which is adopted
+        run: run of a model, or a Hugging Face folder, which is adopted; a server's address with /v1; a table of
+            responses
+        against: run to compare with, such as the target or the retrained model; or a model like RUN, a server as
+            NAME@http://HOST/v1; repeatable
+        model_name: the model as the server calls it
+        llm: settings of the server: llm.concurrency, ... (docs/servers.md)
+        allow_missing: finish though a server left questions without a response
         out: also write the table to this CSV file
         overwrite: replace that file if it exists
     """
     from medunlearn.probes.evaluate import evaluate
+    from medunlearn.probes.respondent_runs import respondent_run
 
+<<<<<<< HEAD
     file, checked = _csv_file(out, overwrite), check(EvaluateSettings, {"split": split, **settings})
     bench = _benchmark(benchmark)
     models = [_run_of(model, bench, split, out, device, quiet, settings) for model in (run, *against)]
     model = models[0] if epoch is None else models[0].epoch(epoch)
     evaluation = evaluate(model, bench, checked, against=models[1:], device=device, quiet=quiet)
+=======
+    server = {**(llm or {}), **without_prefix("llm.", settings)}
+    file, checked = _csv_file(out), check(EvaluateSettings, _with_split(split, settings))
+    if (model_name or server) and "http" not in str(run):
+        raise ConfigError([f"{run} is no server: --model-name and --llm.KEY are for http://HOST:PORT/v1"])
+    bench, beside = _benchmark(benchmark), RUNS if out is None else Path(out).parent
+    how = {"permitted": allow_remote_llm, "allow_missing": allow_missing}
+
+    def asked(model: RunOrFolder, name: str | None = None) -> Run | RespondentRun:
+        word = str(model) if isinstance(model, Path | str) else ""
+        return respondent_run(word, bench, beside, name, server, **how) or _run_of(
+            model, bench, checked.split, out, device, quiet, settings
+        )
+
+    model, *others = asked(run, model_name), *map(asked, against)
+    if epoch is not None:
+        model = (model.run if isinstance(model, tuple) else model).epoch(epoch)
+    evaluation = evaluate(model, bench, checked, against=others, device=device, quiet=quiet)
+>>>>>>> main
     _write_csv(file, evaluation.table)
     return evaluation
 
@@ -266,7 +306,7 @@ def utility(
 
 
 def export_tasks(
-    benchmark: BenchmarkOrFolder, out: Folder | None = None, *, split: str, **settings: Any
+    benchmark: BenchmarkOrFolder, out: Folder | None = None, *, split: str | None = None, **settings: Any
 ) -> ExportedTasks:  # fmt: skip
     """Write a benchmark as tasks of lm-evaluation-harness, scored by our measures.
 
@@ -280,7 +320,7 @@ def export_tasks(
 
     if out is None:
         raise ConfigError(["--out is missing: folder of the tasks"])
-    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, {"split": split, **settings}), Path(out))
+    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, _with_split(split, settings)), Path(out))
 
 
 def judge(
@@ -644,6 +684,7 @@ def _benchmark(benchmark: BenchmarkOrFolder) -> Benchmark:
     return load(benchmark) if isinstance(benchmark, (Path, str)) else benchmark
 
 
+<<<<<<< HEAD
 def _csv_file(out: Folder | None, overwrite: bool) -> Path | None:
     from medunlearn.data.storage import refuse_existing
 
@@ -651,6 +692,17 @@ def _csv_file(out: Folder | None, overwrite: bool) -> Path | None:
         return None
     refuse_existing(Path(out), overwrite=overwrite)
     return Path(out)
+=======
+def _with_split(split: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the split, unless a probe set names it."""
+    return {**({} if split is None else {"split": split}), **settings}
+
+
+def _csv_file(out: Folder | None) -> Path | None:
+    if out is not None and Path(out).is_dir():
+        raise InputError(f"{out} is a folder; --out is the CSV file to write.")
+    return None if out is None else Path(out)
+>>>>>>> main
 
 
 def _write_csv(file: Path | None, table: Any) -> None:

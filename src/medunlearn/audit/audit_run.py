@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.audit_result import Audit
-from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
-from medunlearn.audit.extraction import refuse_unknown
-from medunlearn.audit.measures import MEASURES, default_measures, get_measure
+from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, VERB, shared_probes
+from medunlearn.audit.audited_models import (
+    AuditedModel,
+    audit_use,
+    audited_model,
+    relabel,
+)
+from medunlearn.audit.extraction import LEAK, refuse_unknown
+from medunlearn.audit.measures import get_measure, short_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
-from medunlearn.audit.probe_scoring import ProbeResponses, score_all
-from medunlearn.audit.probes import draw_probes, write_probes
-from medunlearn.audit.respondents import AuditedModel, AuditJob, audit_use, audited_model, recorded_audit, relabel
-from medunlearn.audit.stored import identity, is_table, read_stored
-from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
+from medunlearn.audit.single_audit import audit_model, audit_stored
+from medunlearn.audit.unanswered import refuse_unmeasured
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
-from medunlearn.data.data_use import resolve_use, use_of_file
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
-from medunlearn.data.responses import ResponseStore, responses_digest
 from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
-from medunlearn.models.health import answer_problems, refuse_broken
-from medunlearn.progress import progress
-from medunlearn.registry import names as known_names
-from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.models.health import refuse_broken
+from medunlearn.probes.stored_responses import is_table
+from medunlearn.results.runs import FILE, Run
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
 from medunlearn.sources.notes import NoteColumns
@@ -75,6 +75,7 @@ def audit(
         ConfigError: wrong settings, all at once.
         InputError: a corpus, file or model that cannot be used.
         ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
+        MedunlearnError: no subject could be scored; says why.
     """
     of_stages = {key: value for key, value in settings.items() if key.split(".")[0] in AuditParts.model_fields}
     parts = check_stages(of_stages, model=model is not None)
@@ -84,23 +85,24 @@ def audit(
     folder, audited, corpora = Path(out), None, []
     reference_file = _reference_file(references)
     if responses is not None:
-        _audit_stored(Path(responses), checked, folder, label, reference_file)
+        audit_stored(Path(responses), checked, folder, label, reference_file, quiet)
     else:
         if (model_name or llm) and "http" not in str(model):
             raise InputError(
                 f"{model} is not a server address: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1."
             )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
-        audited = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
-        corpora = _corpora(sources, checked)
+        audited = audited_model(str(model), checked, name=model_name, **how)  # type: ignore[arg-type]
+        corpora = _corpora(sources, checked, parts.infer)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
             use = audit_use(audited, corpora, checked, folder)
             whole: Any = {f"audit {folder}": use} if use == "credentialed" else {}
             options_respondent(parts.options, audited, device, **whole)
-        _audit_model(audited, corpora, checked, folder, quiet)
+        audit_model(audited, corpora, checked, folder, quiet)
     _refuse_broken(folder, checked)
+    refuse_unmeasured(folder)
     labels, others = [Run.open(folder).label], []
     run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, reference_file)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
@@ -108,6 +110,7 @@ def audit(
     for word in baselines:
         path, other = run_baseline(word, labels)
         _refuse_broken(path, checked)
+        refuse_unmeasured(path)
         labels.append(Run.open(path).label)
         if path.is_relative_to(folder):
             # What the model never saw is said of the model; a baseline may not know the corpus by name.
@@ -140,14 +143,21 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         problems.append(f"name a CORPUS: text files, a table, or a benchmark's folder{hint}")
     if responses is not None and (model is not None or words):
         problems.append("--responses stands for MODEL and CORPUS: leave these out")
-    if responses is not None and (settings.prompt or settings.template != "plain" or settings.ways):
-        problems.append("--responses were given already: leave out --prompt, --template and --ways")
+    if responses is not None and (
+        settings.prompt or settings.template != "plain" or settings.ways or settings.probes
+    ):
+        problems.append("--responses were given already: leave out --prompt, --template, --ways and --probes")
     for name in settings.measures:
         try:
             if get_measure(name).score is None:
                 problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
         except InputError as error:
             problems.append(f"measures: {error}")
+    if short := not problems and short_measures(settings.measures or (LEAK,), settings.max_new_tokens):
+        problems.append(
+            f"max_new_tokens: {settings.max_new_tokens} are fewer tokens than {', '.join(short)} can be scored on. "
+            "Raise it, or name other measures"
+        )
     try:
         parse_decodings(settings.decodings)
     except ConfigError as error:
@@ -156,116 +166,9 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         raise ConfigError(problems)
 
 
-def _measures(settings: AuditSettings) -> list[str]:
-    """The requested measures; by default all that need no further model, plug-ins included."""
-    plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
-    return list(settings.measures or (*default_measures(), *plugins))
-
-
-def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
+def _corpora(words: Sequence[str], settings: AuditSettings, further: Sequence[str] = ()) -> list[Corpus]:
     columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
-    return read_corpora(words, NoteColumns(**columns), columns_of(settings.prompt))
-
-
-def _audit_model(
-    model: AuditedModel, corpora: Sequence[Corpus], settings: AuditSettings, folder: Path, quiet: bool
-) -> None:
-    decodings, unit = parse_decodings(settings.decodings), model.unit(settings)
-    inputs = {
-        "model": model.identity(),
-        "unit": unit.fingerprint,
-        "corpora": {corpus.name: corpus.fingerprint for corpus in corpora},
-        "measures": _measures(settings),
-        "decodings": [decoding.name for decoding in decodings],
-    }
-    use = audit_use(model, corpora, settings, folder)
-    recording = Recording(folder, VERB, model.label, settings, inputs, data_use=use)
-    if recording.done:
-        return
-    if recording.info.data_use == "credentialed":  # so also where an audit that was cut off said it
-        settings = settings.model_copy(update={"data_use": "credentialed"})
-    model.check(corpora, settings)
-    with recording.running():
-        with recording.stage("probes"):
-            samples = [draw_probes(corpus, unit, settings) for corpus in corpora]
-            if isinstance(unit, WordsUnit):
-                unit.seal()
-            if empty := [corpus.name for corpus, (sample, _) in zip(corpora, samples, strict=True) if not sample]:
-                raise InputError(
-                    f"No text of {', '.join(empty)} is long enough: it needs a prefix of {settings.prefixes[0]} "
-                    f"{unit.noun} and {settings.shortest_suffix} more after it. Lower prefixes or shortest_suffix."
-                )
-            probes = [probe for sample, _ in samples for probe in sample]
-            write_probes(folder, probes)
-        job = AuditJob(probes, corpora, decodings, settings, unit, _store(recording, unit))
-        answers = ProbeResponses({probe.probe_id: probe for probe in probes}, keys=job.keys())
-        with (
-            recording.stage("respond"),
-            progress(f"{model.label}: continuations", len(answers.keys), quiet=quiet) as advance,
-        ):
-            answers.reasons = model.answer(job, advance)
-        answers.responses = job.store.read()
-        texts = [(document.subject, document.text) for corpus in corpora for document in corpus.documents]
-        _score(recording, answers, settings, unit, model.problems, texts)
-        recording.info.results |= {
-            "model": model.facts(),
-            "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
-        }
-
-
-def _audit_stored(
-    file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None
-) -> None:
-    unit = unit_without_model(settings.tokenizer)
-    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": _measures(settings)}
-    uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
-    use = resolve_use(settings.data_use, {**uses, **recorded_audit(folder)})
-    recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
-    if recording.done:
-        return
-    with recording.running():
-        with recording.stage("read"):
-            stored = read_stored(file, unit, settings.max_new_tokens, references)
-            write_probes(folder, list(stored.probes.values()))
-            store = _store(recording, unit)
-            responses = store.read()
-            if missing := [response for key, response in stored.responses.items() if key not in responses]:
-                store.add(missing)
-        _score(recording, stored, settings, unit)
-        records: dict[str, set[str]] = {}
-        for probe in stored.probes.values():
-            records.setdefault(probe.corpus, set()).add(probe.record_id)
-        kind = "stored responses"
-        recording.info.results |= {
-            "model": {"kind": kind, "source": str(file)},
-            "corpora": [{"name": name, "kind": kind, "used": len(ids)} for name, ids in records.items()],
-            "rows_without_suffix": stored.empty,
-        }
-
-
-def _score(
-    recording: Recording,
-    answers: ProbeResponses,
-    settings: AuditSettings,
-    unit: Unit,
-    problems: Sequence[str] = (),
-    texts: Sequence[tuple[str, str]] | None = None,
-) -> None:
-    """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
-    with recording.stage("score"):
-        score_all(recording.folder, answers, _measures(settings), unit, texts)
-    answered = (
-        (answers.probes[key[0]].suffix, response.response, response.finished)
-        for key, response in answers.responses.items()
-    )
-    recording.info.results = {
-        "health": {"problems": [*problems, *answer_problems(answered)]},
-        "unit": {"name": unit.name, "noun": unit.noun},
-        "probes": len(answers.probes),
-        "responses_sha256": responses_digest(answers.responses.values()),
-        "responses": len(answers.responses),
-        "without_response": len(answers.reasons),
-    }
+    return read_corpora(words, NoteColumns(**columns), [*columns_of(settings.prompt), *further])
 
 
 def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:
@@ -282,11 +185,6 @@ def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:
 def _refuse_broken(folder: Path, settings: AuditSettings) -> None:
     audited = Run.open(folder)
     refuse_broken({audited.label: audited.info.problems}, allowed=settings.allow_broken)
-
-
-def _store(recording: Recording, unit: Unit) -> ResponseStore:
-    how = {"key": recording.key, "unit": unit.name}
-    return ResponseStore(recording.folder / RESPONSES, how, data_use=recording.info.data_use)
 
 
 @dataclass(frozen=True)
@@ -309,16 +207,17 @@ class _Baselines:
             folder = Run.open(path).folder
         elif is_table(path):
             folder = self._folder_of(path.name.split(".")[0])
-            _audit_stored(path, self.settings, folder, None, self.references)
+            audit_stored(path, self.settings, folder, None, self.references, self.quiet)
         elif not self.corpora:
             raise InputError(
                 f"{word} is neither a table of responses nor an audit: stored responses are compared with one of "
                 "these."
             )
         else:
-            model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), labels)
+            how: dict[str, Any] = {"llm": self.llm, "permitted": self.permitted, "device": self.device}
+            model = relabel(audited_model(word, self.settings, **how), labels)
             folder = self._folder_of(model.label)
-            _audit_model(model, self.corpora, self.settings, folder, self.quiet)
+            audit_model(model, self.corpora, self.settings, folder, self.quiet)
         _refuse_unpaired(self.folder, folder, word)
         name = str(folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder.resolve())
         with lock_folder(self.folder, "audit"):

@@ -31,6 +31,7 @@ class Continuation:
         hits: for each suffix token, whether it is the model's first choice given all true tokens before it
             (teacher-forced) [m]; None without a local model.
         no_response: reason for a missing response; None if there is one.
+        cut: a limit on tokens ended the response before the model did.
     """
 
     response_ids: Ids = field(repr=False)
@@ -39,6 +40,7 @@ class Continuation:
     suffix_start: str = field(default="", repr=False)
     hits: tuple[bool, ...] | None = field(default=None, repr=False)
     no_response: str | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class ContinuationMeasure:
         meaning: one sentence, with range and direction.
         source: paper, section or equation.
         score: all continuations -> one score each, in order; None if an optional stage computes it.
+        least_tokens: tokens that a response and a suffix must have to be scored at all; 0: any number.
+        reads: tokens of both that it reads at most. A response that was cut before these, and before the suffix's
+            end, is unscored; 0: as many as there are, so that a cut does not matter.
         variant: published implementation that it reproduces where that differs from ours; "" for our own.
     """
 
@@ -62,3 +67,12 @@ class ContinuationMeasure:
     source: str
     score: Callable[[Sequence[Continuation]], list[Score]] | None
     variant: str = ""
+    least_tokens: int = 0
+    reads: int = 0
+
+    def why_unscored(self, pair: Continuation) -> str | None:
+        """Why a cut response is too short for this measure; None if it is not."""
+        needed = min(self.reads, len(pair.suffix_ids))
+        if not pair.cut or len(pair.response_ids) >= needed:
+            return None
+        return f"the response was cut before the {self.reads} tokens that this reads"

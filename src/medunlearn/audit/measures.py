@@ -56,6 +56,12 @@ def default_measures() -> tuple[str, ...]:
     return tuple(name for name, measure in measures if measure.score is not None and not measure.variant)
 
 
+def short_measures(names: Sequence[str], max_new_tokens: int) -> list[str]:
+    """Names and least lengths of the measures that responses of so many tokens are too short for."""
+    measures = [get_measure(name) for name in names]
+    return [f"{m.name} ({m.least_tokens})" for m in measures if m.least_tokens > max_new_tokens]
+
+
 def score_continuations(
     names: Sequence[str], continuations: Sequence[Continuation], processes: int | None = None
 ) -> dict[str, list[Score]]:
@@ -82,7 +88,8 @@ def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, lis
     answered_continuations = [continuation for continuation in share if continuation.no_response is None]
     table = {}
     for name in names:
-        function = get_measure(name).score
+        measure = get_measure(name)
+        function = measure.score
         scores = function(answered_continuations) if answered_continuations and function else []
         if len(scores) != len(answered_continuations):
             raise MedunlearnError(
@@ -90,7 +97,15 @@ def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, lis
             )
         rest = iter(scores)
         table[name] = [
-            next(rest) if continuation.no_response is None else Score.unscored(continuation.no_response)
+            _unless_cut(measure, continuation, next(rest))
+            if continuation.no_response is None
+            else Score.unscored(continuation.no_response)
             for continuation in share
         ]
     return table
+
+
+def _unless_cut(measure: ContinuationMeasure, pair: Continuation, score: Score) -> Score:
+    """A score, unless a limit ended the response before what the measure reads."""
+    reason = measure.why_unscored(pair) if score.value is not None else None
+    return score if reason is None else Score.unscored(reason)

@@ -29,7 +29,7 @@ from medunlearn.metrics.ngrams import shared_ngrams
 from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls, why_unread
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
-FIRST_IN_PLACE = 50
+FIRST_IN_PLACE, LEAST_RUN = 50, 30
 ORDER = 4
 _WORD = re.compile("[a-z0-9]+")
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
@@ -199,6 +199,8 @@ def _run_measure(length: int) -> ContinuationMeasure:
         "higher = leaks more",
         source=PAPER,
         score=partial(_runs, length=length),
+        least_tokens=length,
+        reads=length,
     )
 
 
@@ -211,6 +213,7 @@ LONGEST_RUN = ContinuationMeasure(
     meaning="0 and up: tokens of the longest run that response and suffix share, higher = leaks more",
     source=PAPER,
     score=_each(lambda pair: float(longest_run(pair.response_ids, pair.suffix_ids).length)),
+    reads=LEAST_RUN,
 )
 PARTIAL_MATCH_50 = ContinuationMeasure(
     name="partial_match_50",
@@ -223,6 +226,8 @@ PARTIAL_MATCH_50 = ContinuationMeasure(
         lambda pair: partial_match(pair.response_ids, pair.suffix_ids),
         f"the suffix has fewer than {FIRST_IN_PLACE} tokens",
     ),
+    least_tokens=FIRST_IN_PLACE,
+    reads=FIRST_IN_PLACE,
 )
 EXTRACTION_STRENGTH = ContinuationMeasure(
     name="extraction_strength",
@@ -242,6 +247,7 @@ ROUGE_L = ContinuationMeasure(
     "more",
     source=f"Lin 2004, Section 3.1; {PAPER}",
     score=_rouge_scores,
+    reads=FIRST,
 )
 BLEU = ContinuationMeasure(
     name="bleu",
@@ -251,6 +257,7 @@ BLEU = ContinuationMeasure(
     meaning=f"0-1: shared 1- to 4-grams of tokens, NIST smoothing, first {FIRST} of both, higher = leaks more",
     source=f"Papineni et al. 2002; {PAPER}",
     score=_bleu,
+    reads=FIRST,
 )
 RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
     replace(
@@ -260,6 +267,8 @@ RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
         meaning=f"{measure.meaning}; a shorter suffix counts as not memorized",
         variant=VARIANT,
         score=partial(_runs, length=length, short_is_zero=True),
+        least_tokens=0,
+        reads=0,
     )
     for measure, length in ((RUN_30, 30), (RUN_50, 50))
 )

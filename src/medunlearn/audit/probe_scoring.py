@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, WAY, Key
 from medunlearn.audit.continuation_measure import FIRST, Continuation
+from medunlearn.audit.extraction import NO_RESPONSE
 from medunlearn.audit.measures import score_continuations
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.shared_wording import COLUMNS, run_wording
@@ -25,7 +26,6 @@ from medunlearn.data.storage import atomic_files
 from medunlearn.metrics.measure import Score
 from medunlearn.results.scores import FILE, score_table
 
-NO_RESPONSE = "there is no response"
 _LETTERS, _MARGIN = 12 * FIRST, 16
 _EMPTY = np.zeros(0, dtype=np.uint32)
 
@@ -37,7 +37,7 @@ class ProbeResponses:
     Attributes:
         keys: all expected responses, in the tables' order.
         starts: text of each response's first tokens; empty: not computed yet.
-        reasons: why responses are missing.
+        reasons: why responses are missing, or are none.
         empty: number of rows without a suffix in a table of responses, which are skipped.
     """
 
@@ -68,7 +68,8 @@ def score_all(
         for key, probe in zip(keys, probes, strict=True)
     ]
     texts = _probed_texts(answers.probes.values()) if texts is None else texts
-    tables = {SPANS: _spans(keys, probes, pairs, texts, unit), STARTS: _starts(keys, probes, starts)}
+    tables = {SPANS: _spans(keys, probes, pairs, texts, unit)}
+    tables[STARTS] = _starts(keys, probes, answers.reasons, starts)
     scores = _scores(keys, probes, score_continuations(measures, pairs))
     with atomic_files(*(folder / name for name in (FILE, *tables))) as (scores_part, *parts):
         scores.to_parquet(scores_part)
@@ -91,10 +92,11 @@ def _first_tokens(answers: ProbeResponses, unit: Unit) -> dict[Key, str]:
 
 def _continuation(probe: Probe, response: Response | None, start: str, reason: str | None) -> Continuation:
     suffix = probe.encoded
-    if response is None:
+    if response is None or reason is not None:
         return Continuation(_EMPTY, suffix.ids, no_response=reason or NO_RESPONSE)
     ids = np.array(response.response_tokens, dtype=np.uint32)
-    return Continuation(ids, suffix.ids, start, suffix.start_of(probe.suffix), response.answer_hits)
+    texts = (start, suffix.start_of(probe.suffix))
+    return Continuation(ids, suffix.ids, *texts, response.answer_hits, cut=response.cut)
 
 
 def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
@@ -152,9 +154,13 @@ def _suffix_text(probe: Probe, start: int, length: int) -> str:
     return probe.suffix[int(ends[start - 1]) if start else 0 : int(ends[start + length - 1])]
 
 
-def _starts(keys: Sequence[Key], probes: Sequence[Probe], starts: Mapping[Key, str]) -> pa.Table:
+def _starts(
+    keys: Sequence[Key], probes: Sequence[Probe], reasons: Mapping[Key, str], starts: Mapping[Key, str]
+) -> pa.Table:
     probe_starts = [
-        (key, p.encoded.start_of(p.suffix)) for key, p in zip(keys, probes, strict=True) if key in starts
+        (key, p.encoded.start_of(p.suffix))
+        for key, p in zip(keys, probes, strict=True)
+        if key in starts and key not in reasons
     ]
     columns = _key_columns([key for key, _ in probe_starts])
     columns |= {

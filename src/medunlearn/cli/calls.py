@@ -138,7 +138,7 @@ def plan_unlearning(
 
 
 def plan_evaluation(
-    run: Path | str, benchmark: Path | str, *, split: str, against: Sequence[Path | str] = (),
+    run: Path | str, benchmark: Path | str, *, split: str | None = None, against: Sequence[Path | str] = (),
     epoch: int | None = None, out: Path | str | None = None, device: str = "auto", **settings: Any
 ) -> Any:  # fmt: skip
     """Price of what `evaluate` has not done yet."""
@@ -146,7 +146,7 @@ def plan_evaluation(
     from medunlearn.results.runs import Run
     from medunlearn.study.plans.run_forecast import forecast_evaluation
 
-    checked = check(EvaluateSettings, {"split": split, **settings})
+    checked = check(EvaluateSettings, {**({} if split is None else {"split": split}), **settings})
     models = [Run.open(model) for model in (run, *against)]
     models[0] = models[0] if epoch is None else models[0].epoch(epoch)
     return forecast_evaluation(models, api.load(benchmark), checked, device)
@@ -277,7 +277,7 @@ def detector_recall(
     """
     Args:
         detector: patterns, presidio, tagger:FOLDER, gliner:FOLDER, module:Class; several (a,b): also together
-        labelled: rows of text and spans; held-out or development: ours in four styles; none: invented notes
+        labelled: rows of text and spans; fresh, held-out or development: ours in styles; none: invented notes
         synthetic: notes to invent
         seed: seed of the notes and of the bootstrap
     """

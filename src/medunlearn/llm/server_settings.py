@@ -16,7 +16,7 @@ from medunlearn.llm.guard import read_address
 NonNegative = Annotated[float, Field(ge=0)]
 _CLIENT_FIELDS = frozenset({
     "model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "seed", "response_format",
-    "n", "stream",
+    "n", "stream", "stream_options",
 })  # fmt: skip
 """Fields of a request that ``extra`` cannot set: its value would be lost, or the budget passed."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -62,7 +62,9 @@ class ServerSettings(Settings):
     tokens_per_minute: int | None = Field(None, ge=1, description="most tokens of the server in any 60 seconds")
     connect_seconds: float = Field(10.0, gt=0, description="seconds to wait for a connection")
     read_seconds: float | None = Field(
-        None, gt=0, description="seconds to wait for the next bytes; none: total_seconds, since answers come whole"
+        None,
+        gt=0,
+        description="seconds to wait for the next part of an answer; none: 120 in it, total_seconds before it",
     )
     total_seconds: float = Field(600.0, gt=0, description="seconds to wait for a whole answer")
     retries: int = Field(5, ge=0, description="retries of a request after a server or network failure")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from medunlearn.data.fact_ranks import FactRank
 from medunlearn.data.records import Question, Side
@@ -175,7 +175,7 @@ class PerItem:
 def question_items(
     questions: Sequence[Question],
     sides: Mapping[str, Side],
-    responses: Mapping[str, Response],
+    responses: Mapping[str, Response] | None,
     options: Mapping[str, LogProbs] | None = None,
     keywords: Mapping[str, Keywords] | None = None,
     ranks: Mapping[str, Sequence[FactRank]] | None = None,
@@ -184,7 +184,7 @@ def question_items(
 
     Args:
         sides: side of each record, by id.
-        responses, options, keywords, ranks: by question id; every question has a response.
+        responses, options, keywords, ranks: by question id; each question has a response, or none has one (None).
     """
     return [
         Item(
@@ -192,17 +192,23 @@ def question_items(
             side=sides[question.record_id],
             question=question.question,
             reference=question.answer,
-            response=response.response,
-            response_tokens=response.response_tokens,
-            answer_log_probs=response.answer_log_probs,
-            answer_hits=response.answer_hits,
             keywords=(keywords or {}).get(question.question_id),
             alternative_log_probs=(options or {}).get(question.question_id),
             answer_index=question.answer_index,
             fact_ranks=(ranks or {}).get(question.question_id),
+            **({} if responses is None else _answer(responses[question.question_id])),
         )
-        for question, response in ((question, responses[question.question_id]) for question in questions)
+        for question in questions
     ]
+
+
+def _answer(response: Response) -> dict[str, Any]:
+    return {
+        "response": response.response,
+        "response_tokens": response.response_tokens,
+        "answer_log_probs": response.answer_log_probs,
+        "answer_hits": response.answer_hits,
+    }
 
 
 def record_items(sides: Mapping[str, Side], ranks: Mapping[str, Sequence[FactRank]]) -> list[Item]:

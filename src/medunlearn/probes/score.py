@@ -24,6 +24,8 @@ from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
+from medunlearn.probes.respondents import lacking_needs, recorded_gifts
+from medunlearn.probes.unscored import with_unscored
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run, find_benchmark
@@ -112,7 +114,10 @@ def score(
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
-    table = score_items(items, metric_list, _with_moved_tools(evaluated, settings, metric_list), labels, device)
+    lacking, reasons = lacking_needs(metric_list, recorded_gifts(evaluated.run)), evaluated.without_response
+    scorable = [name for name in metric_list if name not in lacking]
+    table = score_items(items, scorable, _with_moved_tools(evaluated, settings, metric_list), labels, device)
+    table = with_unscored(table, metric_list, lacking, reasons, labels)
     of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
@@ -302,7 +307,8 @@ def _stored_items(
     folder = evaluated.responses_folder
     stored = ResponseStore.read_complete(folder)
     responses = {name: response for (name, _, sample), response in stored.items() if not sample}
-    missing = [question.question_id for question in questions if question.question_id not in responses]
+    answered = [question for question in questions if question.question_id not in evaluated.without_response]
+    missing = [question.question_id for question in answered if question.question_id not in responses]
     if missing or len(questions) < len(order):
         raise InputError(
             f"{evaluated.run.folder} lacks responses of this evaluation. Remove "
@@ -320,5 +326,5 @@ def _stored_items(
     plan = rank_plan(benchmark, settings.split, settings, names)
     ranks, of_records = stored_ranks(plan.questions, stored, context), stored_ranks(plan.records, stored, IN_RECORD)
     sides = benchmark.sides(split)
-    items = question_items(questions, sides, responses, options, keywords, ranks)
+    items = question_items(answered, sides, responses, options, keywords, ranks)
     return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

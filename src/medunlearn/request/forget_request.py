@@ -26,11 +26,11 @@ from medunlearn.request.case.ledger_checks import refuse_lost_requests
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.case.signing_keys import check_model_key
 from medunlearn.request.exact_deletion import ExactPlan, plan_request, trained_run
-from medunlearn.request.measuring_models import ModelMeter
+from medunlearn.request.measuring_models import ModelMeter, template_in_doubt
 from medunlearn.request.request_benchmarks import RequestBenchmarks, build_benchmarks
 from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
-from medunlearn.results.runs import FILE, Run
+from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]
@@ -178,7 +178,9 @@ class ForgetRequest:
 
     def meter(self, benchmarks: RequestBenchmarks) -> ModelMeter:
         """Meter of models on the request's patients."""
-        return ModelMeter(benchmarks, self.settings, self.device, self.quiet)
+        before = self.work / BEFORE
+        second = template_in_doubt(Run.open(before)) if is_complete(before) else None
+        return ModelMeter(benchmarks, self.settings, self.device, self.quiet, second)
 
     def _adopt(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str, **values: Any) -> Run:
         from medunlearn.study.adopt import adopt

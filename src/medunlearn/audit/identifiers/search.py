@@ -234,7 +234,7 @@ class IdentifierSearch:
         if detector is None:
             return {}
         detector = cached(detector)
-        texts = {"notes in four styles": labelled_styles(), "invented notes": invented_notes(INVENTED)}
+        texts = {"fresh notes in eight styles": labelled_styles(), "invented notes": invented_notes(INVENTED)}
         if own := [text for text in label_records(self.records, self.subjects) if text.spans][:OWN]:
             texts["these records"] = own
         return {
