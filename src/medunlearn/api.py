@@ -23,13 +23,8 @@ from medunlearn.config import (
     UtilitySettings,
     check,
 )
-<<<<<<< HEAD
-from medunlearn.config.reading import flat, merged
-from medunlearn.errors import ConfigError
-=======
 from medunlearn.config.reading import flat, merged, without_prefix
 from medunlearn.errors import ConfigError, InputError
->>>>>>> main
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
@@ -176,16 +171,10 @@ def unlearn(
 
 
 def evaluate(
-<<<<<<< HEAD
-    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, against: Sequence[RunOrFolder] = (),
-    epoch: int | None = None, out: Folder | None = None, overwrite: bool = False, device: str = "auto",
-    quiet: bool = False, **settings: Any
-=======
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str | None = None,
     against: Sequence[RunOrFolder] = (), epoch: int | None = None, model_name: str | None = None,
     llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False, allow_missing: bool = False,
-    out: Folder | None = None, device: str = "auto", quiet: bool = False, **settings: Any
->>>>>>> main
+    out: Folder | None = None, overwrite: bool = False, device: str = "auto", quiet: bool = False, **settings: Any
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
@@ -203,15 +192,8 @@ def evaluate(
     from medunlearn.probes.evaluate import evaluate
     from medunlearn.probes.respondent_runs import respondent_run
 
-<<<<<<< HEAD
-    file, checked = _csv_file(out, overwrite), check(EvaluateSettings, {"split": split, **settings})
-    bench = _benchmark(benchmark)
-    models = [_run_of(model, bench, split, out, device, quiet, settings) for model in (run, *against)]
-    model = models[0] if epoch is None else models[0].epoch(epoch)
-    evaluation = evaluate(model, bench, checked, against=models[1:], device=device, quiet=quiet)
-=======
     server = {**(llm or {}), **without_prefix("llm.", settings)}
-    file, checked = _csv_file(out), check(EvaluateSettings, _with_split(split, settings))
+    file, checked = _csv_file(out, overwrite), check(EvaluateSettings, _with_split(split, settings))
     if (model_name or server) and "http" not in str(run):
         raise ConfigError([f"{run} is no server: --model-name and --llm.KEY are for http://HOST:PORT/v1"])
     bench, beside = _benchmark(benchmark), RUNS if out is None else Path(out).parent
@@ -227,7 +209,6 @@ def evaluate(
     if epoch is not None:
         model = (model.run if isinstance(model, tuple) else model).epoch(epoch)
     evaluation = evaluate(model, bench, checked, against=others, device=device, quiet=quiet)
->>>>>>> main
     _write_csv(file, evaluation.table)
     return evaluation
 
@@ -684,7 +665,11 @@ def _benchmark(benchmark: BenchmarkOrFolder) -> Benchmark:
     return load(benchmark) if isinstance(benchmark, (Path, str)) else benchmark
 
 
-<<<<<<< HEAD
+def _with_split(split: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the split, unless a probe set names it."""
+    return {**({} if split is None else {"split": split}), **settings}
+
+
 def _csv_file(out: Folder | None, overwrite: bool) -> Path | None:
     from medunlearn.data.storage import refuse_existing
 
@@ -692,17 +677,6 @@ def _csv_file(out: Folder | None, overwrite: bool) -> Path | None:
         return None
     refuse_existing(Path(out), overwrite=overwrite)
     return Path(out)
-=======
-def _with_split(split: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with the split, unless a probe set names it."""
-    return {**({} if split is None else {"split": split}), **settings}
-
-
-def _csv_file(out: Folder | None) -> Path | None:
-    if out is not None and Path(out).is_dir():
-        raise InputError(f"{out} is a folder; --out is the CSV file to write.")
-    return None if out is None else Path(out)
->>>>>>> main
 
 
 def _write_csv(file: Path | None, table: Any) -> None:
