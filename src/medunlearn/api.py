@@ -24,7 +24,7 @@ from medunlearn.config import (
     check,
 )
 from medunlearn.config.reading import flat, merged, without_prefix
-from medunlearn.errors import ConfigError, InputError
+from medunlearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
