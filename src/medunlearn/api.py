@@ -174,7 +174,8 @@ def evaluate(
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str | None = None,
     against: Sequence[RunOrFolder] = (), epoch: int | None = None, model_name: str | None = None,
     llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False, allow_missing: bool = False,
-    out: Folder | None = None, overwrite: bool = False, device: str = "auto", quiet: bool = False, **settings: Any
+    out: Folder | None = None, overwrite: bool = False, device: str = "auto", quiet: bool = False,
+    **settings: Any
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 

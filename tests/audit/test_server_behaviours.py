@@ -157,7 +157,7 @@ SERVERS: dict[str, Row] = {
     "half refused": Row(
         of_half(whole(other_text), whole(lambda body: REFUSALS[2])),
         "0 of 3 patients can be extracted",
-        ("3 more are in no count", "refused: 3"),
+        ("3 more are in no count", "refused: 3", "3 of 6 prompts have no response"),
     ),
     "one answer for all": Row(whole(lambda body: "Welcome."), says=("the same", "filter"), error=ModelError),
     "filter": unmeasured(whole(lambda body: "", "content_filter"), "refused (6)"),

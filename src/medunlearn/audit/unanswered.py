@@ -99,6 +99,10 @@ def answer_notes(results: Mapping[str, Any]) -> Iterator[str]:
         results: of ``run.json``, with those of :func:`answer_facts` under ``answers``.
     """
     facts, total = results.get("answers") or {}, results.get("responses", 0)
+    if unread := facts.get("unanswered"):
+        reasons = "; ".join(f"{reason}: {number:,}" for reason, number in unread.items())
+        prompts = total + results.get("without_response", 0)
+        yield f"{sum(unread.values()):,} of {prompts:,} prompts have no response that was scored ({reasons})."
     asked = results.get("model", {}).get("server", {}).get("model")
     if facts.get("cut"):
         yield (
@@ -136,7 +140,10 @@ def refuse_unmeasured(folder: Path) -> None:
         return
     subjects = own.drop_duplicates("subject")["reason"].fillna(NO_RESPONSE)
     counts = ", ".join(f"{reason} ({n:,})" for reason, n in subjects.value_counts().items())
-    notes = "".join(f" {note}" for note in answer_notes(info.get("results", {})))
+    facts = info.get("results", {})
+    # Why nothing is scored stands in the counts already.
+    answers = {name: value for name, value in facts.get("answers", {}).items() if name != "unanswered"}
+    notes = "".join(f" {note}" for note in answer_notes({**facts, "answers": answers}))
     raise MedunlearnError(
         f"Memory of {info.get('label', folder)} was not measured: none of {count(len(subjects), 'subject')} has a "
         f"response that could be scored: {counts}.{notes} Correct this and audit into another folder (--out)."

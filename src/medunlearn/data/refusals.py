@@ -35,7 +35,7 @@ _PATTERNS = (
     r"(unfortunately,? |regrettably,? )?(i|we) (must|have to|need to|will have to|respectfully|politely)? ?"
     r"(decline|refuse|refrain)\b",
     r"(i|we) (do not|don'?t) (feel comfortable|have (any |the )?(access|permission|authori[sz]ation|information|"
-    r"knowledge|data|records?|details)|know\b|share|disclose|provide)",
+    r"knowledge|data|records?|details)|know( the answer| enough)?\s*([.,;!]|$)|share|disclose|provide)",
     r"(as|being|since i'?m|because i'?m|i'?m|i am) (just |only )?an? (\w+ ){0,2}(ai|language model|assistant|"
     r"artificial intelligence|chatbot)\b",
     r"(this|your|the) (request|prompt|content|message|query|response|question|conversation|input|output) "

@@ -108,6 +108,8 @@ class IdentifierReader:
             InputError: a dependency of the detector is missing.
         """
         fresh = [note for note in notes if note.note_id not in self._known]
+        if not fresh:
+            return notes
         finder = None if self.detector == "none" else make_detector(self.detector)
         with progress("identifiers in notes", len(fresh), quiet=self.quiet) as advance:
             for start in range(0, len(fresh), _BATCH):

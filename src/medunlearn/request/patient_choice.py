@@ -114,12 +114,13 @@ class NoteChoice:
         more.
         """
         own = self._identifiers(self.patients)
-        candidates = (
+        candidates = [
             who
             for who in self.groups.trained
             if who not in self.patients and any(value in note.text for note in self._notes[who] for value in own)
-        )
-        return frozenset(who for who in [*candidates] if own & self._identifiers([who]))
+        ]
+        self._identifiers(candidates)  # all at once
+        return frozenset(who for who in candidates if own & self._identifiers([who]))
 
     @cached_property
     def asked(self) -> set[str]:
