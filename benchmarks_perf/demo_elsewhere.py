@@ -1,6 +1,6 @@
 """The demo from a path with spaces and accents, by a user who is not root, with each Python, twice: then offline.
 
-    python benchmarks_perf/demo_elsewhere.py [--what amnesia] [--synthetic 12] [--epochs 1] [--python PATH ...]
+    python benchmarks_perf/demo_elsewhere.py [--what amnesia] [--synthetic 20] [--epochs 1] [--python PATH ...]
 
 The source is copied into a folder whose name has spaces and accents, which is the user's home as well. As root the
 demo runs as the user ``nobody``, if that user may read the interpreter. A Python without the packages is listed as
@@ -17,6 +17,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -31,7 +32,7 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", default="amnesia")
-    parser.add_argument("--synthetic", type=int, default=12)
+    parser.add_argument("--synthetic", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--python", nargs="*", default=None)
     chosen = parser.parse_args()
@@ -62,7 +63,10 @@ def tried(python: str, words: list[str]) -> bool:
         home.mkdir()
         shutil.copytree(ROOT / "src", home / "ma copie" / "src", ignore=shutil.ignore_patterns("__pycache__"))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment |= {"HOME": str(home), "PYTHONPATH": str(home / "ma copie" / "src"), "TMPDIR": str(home)}
+        path = [str(home / "ma copie" / "src")]
+        if version_of(python).startswith(f"{sys.version_info.major}.{sys.version_info.minor}."):
+            path.append(sysconfig.get_paths()["purelib"])  # another build of the same version can load our packages
+        environment |= {"HOME": str(home), "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(home)}
         user = NOBODY if os.getuid() == 0 and may_run(python, NOBODY) else None
         if user is not None:
             own(home, user)

@@ -30,6 +30,7 @@ _MOVES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 _OF_A_CALL = frozenset(
     {
         *("seconds", "started", "stages", "peak_memory_bytes", "hardware", "created", "written", "mtime_ns"),
+        *("commit", "dirty"),  # of the tree, which may move on meanwhile
         "digest",  # of a record with its seconds
         # Hashes of tables with a column of seconds; the tables are compared themselves.
         "tables",

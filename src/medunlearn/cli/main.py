@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -125,7 +126,8 @@ def _refuse_broken_words(words: Sequence[str]) -> None:
     Raises:
         InputError: shows the first one, escaped.
     """
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files in a folder are shown, escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     for word in words:
         if word != word.encode(errors="replace").decode():
             shown = os.fsencode(word).decode(errors="backslashreplace")
