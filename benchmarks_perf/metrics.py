@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from medunlearn.audit.verbatim import SharedRun, longest_run, runs_of_at_least
+from medunlearn.metrics.verbatim import SharedRun, longest_run, runs_of_at_least
 from medunlearn.metrics import Item, get_metric, words
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies

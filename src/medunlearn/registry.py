@@ -4,7 +4,8 @@ A table maps a public name to ``"module:attribute"``. It is text, so listing it 
 is not in the table may be
 
 - a dotted path, ``my_package.my_module:MyMethod``, for a plug-in outside the tree, or
-- an entry point that an installed package declares in the group ``medunlearn.<table>``.
+- an entry point that an installed package declares in the group ``medunlearn.<table>``, or under an earlier name of
+  that group.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from medunlearn.errors import (
 )
 from medunlearn.ranges import bounds_of, is_inside, range_text
 
+EARLIER: Mapping[str, tuple[str, ...]] = {"measures": ("metrics",)}
+"""Group -> its earlier names, under which installed packages may still declare plug-ins."""
+
 
 def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
     """Every name of a group with its target: the table's own, then those of installed plug-ins.
@@ -52,8 +56,9 @@ def clashes(group: str, table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 def _installed(group: str, ask: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, tuple[str, ...]]:
     """Plug-ins of installed packages: name -> targets; cached, since the metadata of all packages are read."""
     targets: dict[str, tuple[str, ...]] = {}
-    for point in ask(group=f"medunlearn.{group}"):
-        targets[point.name] = tuple(dict.fromkeys((*targets.get(point.name, ()), point.value)))
+    for name in (group, *EARLIER.get(group, ())):
+        for point in ask(group=f"medunlearn.{name}"):
+            targets[point.name] = tuple(dict.fromkeys((*targets.get(point.name, ()), point.value)))
     return targets
 
 

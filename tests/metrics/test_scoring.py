@@ -105,7 +105,7 @@ def test_an_unknown_need_is_an_error() -> None:
 def test_a_question_or_a_metric_twice_is_an_error() -> None:
     with pytest.raises(InputError, match="question 'a' occurs more than once"):
         score([item("a"), item("a")], [get_metric("rouge_l")])
-    with pytest.raises(InputError, match="metric 'rouge_l' occurs more than once"):
+    with pytest.raises(InputError, match="measure 'rouge_l' occurs more than once"):
         score([item("a")], [get_metric("rouge_l")] * 2)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
 from medunlearn.audit.extraction import refuse_unknown
-from medunlearn.audit.measures import MEASURES, default_measures, get_measure
+from medunlearn.audit.measures import measure_problems, plain_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
 from medunlearn.audit.probes import draw_probes, write_probes
@@ -28,7 +28,6 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.progress import progress
-from medunlearn.registry import names as known_names
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
@@ -80,7 +79,7 @@ def audit(
     parts = check_stages(of_stages, model=model is not None)
     checked = check(AuditSettings, {key: value for key, value in settings.items() if key not in of_stages})
     sources, baselines = _words(corpus), _words(baseline)
-    _refuse(model, sources, responses, checked)
+    _refuse(model, sources, responses, checked, parts)
     folder, audited, corpora = Path(out), None, []
     reference_file = _reference_file(references)
     if responses is not None:
@@ -104,7 +103,7 @@ def audit(
     labels, others = [Run.open(folder).label], []
     run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, reference_file)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
-    stages["allow_broken"] = checked.allow_broken
+    stages |= {"allow_broken": checked.allow_broken, "measures": checked.measures}
     for word in baselines:
         path, other = run_baseline(word, labels)
         _refuse_broken(path, checked)
@@ -130,7 +129,9 @@ def _words(paths: Paths) -> list[str]:
     return [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
-def _refuse(model: object, words: Sequence[str], responses: object, settings: AuditSettings) -> None:
+def _refuse(
+    model: object, words: Sequence[str], responses: object, settings: AuditSettings, parts: AuditParts
+) -> None:
     problems = []
     if responses is None and model is None:
         problems.append("name a MODEL and a CORPUS, or --responses with a table of stored responses")
@@ -142,24 +143,14 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         problems.append("--responses stands for MODEL and CORPUS: leave these out")
     if responses is not None and (settings.prompt or settings.template != "plain" or settings.ways):
         problems.append("--responses were given already: leave out --prompt, --template and --ways")
-    for name in settings.measures:
-        try:
-            if get_measure(name).score is None:
-                problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
-        except InputError as error:
-            problems.append(f"measures: {error}")
+    local = responses is None and "http" not in str(model)
+    problems += measure_problems(settings.measures, parts, local=local)
     try:
         parse_decodings(settings.decodings)
     except ConfigError as error:
         problems += error.problems
     if problems:
         raise ConfigError(problems)
-
-
-def _measures(settings: AuditSettings) -> list[str]:
-    """The requested measures; by default all that need no further model, plug-ins included."""
-    plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
-    return list(settings.measures or (*default_measures(), *plugins))
 
 
 def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
@@ -175,7 +166,7 @@ def _audit_model(
         "model": model.identity(),
         "unit": unit.fingerprint,
         "corpora": {corpus.name: corpus.fingerprint for corpus in corpora},
-        "measures": _measures(settings),
+        "measures": plain_measures(settings),
         "decodings": [decoding.name for decoding in decodings],
     }
     use = audit_use(model, corpora, settings, folder)
@@ -216,7 +207,7 @@ def _audit_stored(
     file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None
 ) -> None:
     unit = unit_without_model(settings.tokenizer)
-    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": _measures(settings)}
+    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": plain_measures(settings)}
     uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
     use = resolve_use(settings.data_use, {**uses, **recorded_audit(folder)})
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
@@ -247,7 +238,7 @@ def _score(
 ) -> None:
     """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
     with recording.stage("score"):
-        score_all(recording.folder, answers, _measures(settings), unit)
+        score_all(recording.folder, answers, plain_measures(settings), unit)
     texts = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from medunlearn.audit.asking import answer_to, prompt_way
 from medunlearn.audit.audit_tables import PROBES
-from medunlearn.audit.continuation_measure import Ids
 from medunlearn.audit.units import Encoded, Unit
 from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSettings
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import write_table
+from medunlearn.metrics.verbatim import Ids
 from medunlearn.sources.column_prompts import fill_prompt
 from medunlearn.sources.corpus import Corpus, Document
 

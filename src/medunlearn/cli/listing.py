@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from importlib import import_module
+from math import isfinite
 from typing import Any
 
 from medunlearn.paper import Paper, own_papers, paper_of, paper_targets
+from medunlearn.ranges import range_text
 from medunlearn.registry import choices_of, names, ranges_of
 
 Rows = list[dict[str, str]]
@@ -25,23 +27,44 @@ def _methods() -> Rows:
 
 
 def _measures() -> Rows:
-    """Measures of `evaluate` and of `audit`; those of `audit` with their group."""
-    from medunlearn.audit.measures import MEASURES, get_measure
+    """Measures, with the verbs that use them by default."""
     from medunlearn.metrics import get_metric, metric_targets
 
-    of_evaluations: list[Any] = [get_metric(name) for name in sorted(names("metrics", metric_targets()))]
-    of_audits: list[Any] = [get_measure(name) for name in names("measures", MEASURES)]
+    defaults = _default_measures()
+    measures = [(name, get_metric(name)) for name in sorted(names("measures", metric_targets()))]
     return [
         {
-            "name": measure.name,
-            "verb": verb,
-            "group": getattr(measure, "group", ""),
+            "name": name,
+            "defaults": ", ".join(verb for verb, ours in defaults.items() if name in ours),
             "needs": ", ".join(measure.needs),
+            "range": "" if measure.range is None else _range(*measure.range),
+            "knows more": measure.direction or "",
             "what": f"{measure.title}: {measure.meaning}",
         }
-        for verb, measures in (("evaluate", of_evaluations), ("audit", of_audits))
-        for measure in measures
+        for name, measure in measures
     ]
+
+
+def _default_measures() -> dict[str, set[str]]:
+    """Verb -> the measures that it uses where none are named; those of `evaluate` by benchmark."""
+    from medunlearn.attacks import known_attacks
+    from medunlearn.audit.measures import default_measures
+    from medunlearn.config.forgetting import MEASURES
+
+    papers = {
+        f"evaluate ({paper.name})": {*paper.default_measures}
+        for paper in _papers_of_all()
+        if paper.builds and not paper.missing
+    }
+    everywhere = set.intersection(*papers.values()) if papers else set[str]()
+    papers = {verb: measures - everywhere for verb, measures in papers.items()}
+    of_attacks = {name for attack in known_attacks().values() for name in attack.scored_by}
+    verbs = {"audit": {*default_measures()}, "attack": of_attacks, "forget": {*MEASURES}}
+    return {"evaluate": everywhere, **papers, **verbs}
+
+
+def _range(least: float, most: float) -> str:
+    return range_text({key: bound for key, bound in (("ge", least), ("le", most)) if isfinite(bound)})
 
 
 def _benchmarks() -> Rows:

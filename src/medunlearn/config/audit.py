@@ -34,6 +34,10 @@ class AuditParts(Settings):
     bart: str | None = Field(
         None, description="sequence-to-sequence model of BARTScore, a folder or hub id; none: no BARTScore"
     )
+    sentence_encoder: str | None = Field(
+        None, description="sentence encoder of cosine similarity (cs), a folder or hub id; none: no cs"
+    )
+    nli: str | None = Field(None, description="entailment model of es, a folder or hub id; none: no es")
     semantic_variant: Literal["own", "released_code"] = Field(
         "own",
         description="texts that BERTScore and BARTScore compare: the first 100 tokens of the audited model, "
@@ -96,7 +100,8 @@ class AuditSettings(Settings):
         30, ge=1, description="least number of tokens after a prefix; shorter texts have no such probe"
     )
     measures: Words = Field(
-        (), description="names from `medunlearn list measures`; none: all that need no further model"
+        (),
+        description="names from `medunlearn list measures`, or module:ATTRIBUTE; none: the defaults of audits",
     )
     text_column: str | None = Field(
         None, description="column of a table that holds the text; none: guessed if plain"

@@ -17,6 +17,8 @@ from medunlearn.errors import nearest
 
 AUTOMATIC = "auto"
 """Method: settings are chosen by measuring."""
+MEASURES = ("rouge_l", "rank", "ranked_first")
+"""Measures of a deletion request's evaluations."""
 USUAL = "default"
 """Word for the attacks that verify a deletion unless others are named."""
 

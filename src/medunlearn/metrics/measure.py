@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, Protocol
 
 from medunlearn.data.fact_ranks import FactRank
@@ -13,6 +14,7 @@ from medunlearn.data.responses import LogProbs, Response
 Need = Literal[
     "response",
     "response_tokens",
+    "reference_tokens",
     "answer_log_probs",
     "answer_hits",
     "alternative_log_probs",
@@ -22,9 +24,22 @@ Need = Literal[
     "nli",
     "bert",
     "bart",
+    "bart_starts",
     "judgement",
     "keywords",
 ]
+Tool = Literal["encoder", "nli", "bert", "bart"]
+Direction = Literal["higher", "lower", "neither"]
+"""Values that show more of what a model knows of the reference."""
+Range = tuple[float, float]
+FIRST = 100
+"""Tokens of response and reference that measures of text compare in an audit.
+
+Source: Memorization in Large Language Models in Medicine, Section 3.1.
+"""
+SHARE: Range = (0.0, 1.0)
+COUNT: Range = (0.0, inf)
+LOG_PROBABILITY: Range = (-inf, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +60,23 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with all inputs of measures; None for inputs that were not computed.
+    """One question, or one probe of an audit, with all inputs of measures; None for inputs that were not computed.
 
     Attributes:
-        side: ``forget`` or ``retain`` in the evaluated split.
-        response_tokens: token ids of the response in the model's tokenizer, without EOS.
-        answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced, with the
-            final EOS last.
+        question_id: id of the question or probe.
+        side: ``forget`` or ``retain`` in the evaluated split; ``forget`` in an audit, which asks what leaks.
+        question: the question, or the beginning that the model was given.
+        reference: the reference answer, or the true continuation.
+        response_tokens, reference_tokens: token ids of response and reference in the model's tokenizer, without
+            EOS.
+        answer_log_probs: natural-log probability of each token of the reference, teacher-forced, with the final
+            EOS last unless ``ends`` is False.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
+        ends: an EOS follows the reference; False for a continuation that is cut from a longer text.
+        starts: response and reference as far as measures of text compare them, where these are not the whole
+            texts: in audits the first 100 tokens.
+        bart_starts: the first 100 tokens of both texts by BART's tokenizer.
+        unanswered: reason for a missing response.
         alternative_log_probs: like ``answer_log_probs``, for each of the question's options.
         answer_index: index of the right option.
         fact_ranks: ranks of the facts in the reference answer; for a record, of those in its text.
@@ -65,6 +89,7 @@ class Item:
     reference: str
     response: str | None = None
     response_tokens: Sequence[int] | None = None
+    reference_tokens: Sequence[int] | None = None
     answer_log_probs: Sequence[float] | None = None
     answer_hits: Sequence[bool] | None = None
     judgement: Judgement | None = None
@@ -73,6 +98,21 @@ class Item:
     answer_index: int | None = None
     fact_ranks: Sequence[FactRank] | None = None
     note_ranks: Sequence[FactRank] | None = None
+    starts: tuple[str, str] | None = None
+    bart_starts: tuple[str, str] | None = None
+    ends: bool = True
+    unanswered: str | None = None
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Response and reference as measures of text compare them."""
+        return self.starts or (self.response or "", self.reference)
+
+    @property
+    def hits(self) -> Sequence[bool]:
+        """``answer_hits`` of the reference's own tokens; empty without any."""
+        hits = self.answer_hits or ()
+        return hits[:-1] if self.ends else hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +186,8 @@ class Measure:
         needs: inputs it reads; an item that lacks one is unscored.
         meaning: one sentence, with range and direction, e.g. ``"0-1, higher = remembers more"``.
         source: paper, section or equation.
+        range: least and greatest possible value, infinite without a bound; None if unknown.
+        direction: the values that show more of what a model knows of the reference; None if unknown.
         variant: published implementation that it reproduces where that differs from ours, such as "TOFU's code"; ""
             for our own. A variant's name is the measure's, a dot and a suffix: ``truth_ratio.geometric``.
         score: all items at once -> one score per item, in order.
@@ -160,6 +202,8 @@ class Measure:
     score: Callable[[Sequence[Item], Tools], list[Score]]
     item_by_item: bool = False
     variant: str = ""
+    range: Range | None = None
+    direction: Direction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +223,13 @@ def question_items(
     options: Mapping[str, LogProbs] | None = None,
     keywords: Mapping[str, Keywords] | None = None,
     ranks: Mapping[str, Sequence[FactRank]] | None = None,
+    reference_tokens: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Item]:
     """One item per question, in order.
 
     Args:
         sides: side of each record, by id.
-        responses, options, keywords, ranks: by question id; every question has a response.
+        responses, options, keywords, ranks, reference_tokens: by question id; every question has a response.
     """
     return [
         Item(
@@ -194,6 +239,7 @@ def question_items(
             reference=question.answer,
             response=response.response,
             response_tokens=response.response_tokens,
+            reference_tokens=(reference_tokens or {}).get(question.question_id),
             answer_log_probs=response.answer_log_probs,
             answer_hits=response.answer_hits,
             keywords=(keywords or {}).get(question.question_id),

@@ -24,6 +24,7 @@ from medunlearn.errors import ConfigError
 from medunlearn.metrics import get_metric, own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.metrics.needs import TOOLS
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
@@ -31,7 +32,8 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.questioning import Questioning
 from medunlearn.probes.rank_plan import rank_plan, rank_versions
-from medunlearn.probes.score import TOOLS, local_tools, metric_names, score_items, score_records, write_tables
+from medunlearn.probes.reference_tokens import reference_tokens
+from medunlearn.probes.score import local_tools, metric_names, score_items, score_records, write_tables
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
@@ -153,7 +155,7 @@ def evaluate_one(
         if work is not None and any(getattr(settings, tool) for tool in TOOLS):
             work.base.drop()
         with recording.stage("score"):
-            _write_scores(answers, keywords, benchmark, split, settings, metrics, folder, device)
+            _write_scores(run, answers, keywords, benchmark, split, settings, metrics, folder, device)
         pairs = ((q.answer, answers.responses[q.question_id]) for q in questions)
         problems = answer_problems([(reference, answer.response, answer.finished) for reference, answer in pairs])
         recording.info.results = {
@@ -228,6 +230,7 @@ def _ask(
 
 
 def _write_scores(
+    run: Run,
     answers: _Answers,
     keywords: Any,
     benchmark: Benchmark,
@@ -238,7 +241,8 @@ def _write_scores(
     device: str,
 ) -> None:
     questions, sides = answers.questions, benchmark.sides(split)
-    items = question_items(questions, sides, answers.responses, answers.options, keywords, answers.ranks)
+    tokens = reference_tokens(run, benchmark, questions, settings, metrics)
+    items = question_items(questions, sides, answers.responses, answers.options, keywords, answers.ranks, tokens)
     labels = question_labels(benchmark, split, questions)
     tables = [score_items(items, metrics, settings, labels, device)] if items else []
     if answers.ranks or answers.record_ranks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -16,21 +15,24 @@ from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, Tools, distinct_metrics, get_metric, own_measures
+from medunlearn.metrics import Item, distinct_metrics, get_metric, own_measures
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
-from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.metrics.measure import Tools, question_items, record_items
+from medunlearn.metrics.needs import MISSING, TOOLS, load_tools, need_problems
 from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
+from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run, find_benchmark
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
-TOOLS = ("encoder", "nli", "bert", "bart")
+POSSIBLE = frozenset(MISSING) - {"bart_starts"}
+"""Needs that an evaluation can give to a measure."""
 DEFAULT = "default"
 """Stands for the measures of the benchmark."""
 
@@ -58,7 +60,10 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
             [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
         )
     each = (one for name in requested for one in (own if name == DEFAULT else [name]))
-    return tuple(distinct_metrics(each).values())
+    names = tuple(distinct_metrics(each).values())
+    if problems := need_problems(map(get_metric, names), POSSIBLE, POSSIBLE, {}, "an evaluation"):
+        raise ConfigError([f"metrics: {problem}" for problem in problems])
+    return names
 
 
 def ranks_alone(name: str) -> bool:
@@ -233,20 +238,8 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
 
 def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:
     """The models that measures need, as named in the settings."""
-    names = {tool: getattr(settings, tool) for tool in TOOLS if tool in needs and getattr(settings, tool)}
-    if not names:
-        return Tools()
-    from medunlearn.models.bart_score import BartScorer
-    from medunlearn.models.bert_score import BertScorer
-    from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
-
-    kinds: dict[str, Any] = {
-        "encoder": SentenceEncoder,
-        "nli": EntailmentModel,
-        "bert": BertScorer,
-        "bart": BartScorer,
-    }
-    return Tools(**{tool: kinds[tool](name, device=device) for tool, name in names.items()})
+    named = ((tool, getattr(settings, tool)) for tool in TOOLS if tool in needs)
+    return load_tools({tool: source for tool, source in named if source}, device)
 
 
 def _groups(
@@ -320,5 +313,6 @@ def _stored_items(
     plan = rank_plan(benchmark, settings.split, settings, names)
     ranks, of_records = stored_ranks(plan.questions, stored, context), stored_ranks(plan.records, stored, IN_RECORD)
     sides = benchmark.sides(split)
-    items = question_items(questions, sides, responses, options, keywords, ranks)
+    tokens = reference_tokens(evaluated.run, benchmark, questions, settings, names)
+    items = question_items(questions, sides, responses, options, keywords, ranks, tokens)
     return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

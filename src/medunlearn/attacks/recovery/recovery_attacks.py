@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -134,6 +134,11 @@ class RecoveryAttack(RecoveryInterface):
         unseen: ask about subjects whom no model is trained on (fold ``utility``) in place of retained ones.
         kinds: of the questions; none: all.
         values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
+    """
+
+    scored_by: ClassVar[tuple[str, ...]] = ("rouge_l", "em", "ranked_first")
+    """Measures of what is said, of what is likeliest token by token, and of what is likelier than its
+    alternatives.
     """
 
     subjects: Annotated[int | None, Field(ge=1)] = 50
