@@ -26,6 +26,7 @@ from medunlearn.data.responses import ResponseStore, responses_digest
 from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
+from medunlearn.metrics import own_measures
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.progress import progress
 from medunlearn.results.runs import FILE, Recording, Run
@@ -238,7 +239,7 @@ def _score(
 ) -> None:
     """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
     with recording.stage("score"):
-        score_all(recording.folder, answers, plain_measures(settings), unit)
+        score_all(recording.folder, answers, names := plain_measures(settings), unit)
     texts = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()
@@ -250,6 +251,7 @@ def _score(
         "responses_sha256": responses_digest(answers.responses.values()),
         "responses": len(answers.responses),
         "without_response": len(answers.reasons),
+        "own_measures": own_measures(names),
     }
 
 

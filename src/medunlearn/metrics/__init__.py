@@ -7,7 +7,7 @@ is read as well).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from medunlearn.data.origins import DRAWN, drawn_name, is_drawn, marked, real_na
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
 from medunlearn.paper import from_papers
-from medunlearn.registry import names, resolve
+from medunlearn.registry import names, refuse_unnamed, resolve
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.likelihood:ANSWER_PROBABILITY",
@@ -74,6 +74,7 @@ __all__ = [
     "get_metric",
     "installed_metrics",
     "metric_targets",
+    "named_measures",
     "own_measures",
 ]
 
@@ -145,3 +146,42 @@ def own_measures(requested: Iterable[str]) -> dict[str, dict[str, str]]:
         measure.name: {"title": measure.title, "meaning": measure.meaning, "path": name}
         for name, measure in measures
     }
+
+
+def named_measures(
+    requested: Sequence[str],
+    recorded: Sequence[str],
+    own: Mapping[str, Mapping[str, str]],
+    known: Collection[str] = (),
+) -> list[str]:
+    """The requested measures of a record, or those recorded; a measure of its own by its path.
+
+    A path that only the record names is not imported (:func:`~medunlearn.registry.refuse_unnamed`): requested by
+    its name, it is refused; otherwise its scores stay as they are.
+
+    Args:
+        recorded: names and paths of the measures that the record was scored by.
+        own: title, meaning and path of its measures that are not ours, by name.
+        known: words that stand for measures.
+
+    Raises:
+        UnknownNameError: no such measure.
+        InputError: a measure that only the record's path leads to.
+    """
+    named, refused = list[str](), None
+    for name in requested:
+        if name in own:
+            refuse_unnamed("measure", own[name]["path"])
+        named.append(own[name]["path"] if name in own else name)
+    for name in () if requested else recorded:
+        try:
+            refuse_unnamed("measure", name)
+            named.append(name)
+        except InputError as error:
+            refused = error
+    if refused is not None and not named:
+        raise refused
+    for name in named:
+        if name not in known:
+            get_metric(name)
+    return named

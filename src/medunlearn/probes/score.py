@@ -15,7 +15,7 @@ from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, distinct_metrics, get_metric, own_measures
+from medunlearn.metrics import Item, distinct_metrics, get_metric, named_measures, own_measures
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Tools, question_items, record_items
@@ -82,10 +82,10 @@ def check_names(measures: Sequence[str]) -> None:
             get_metric(name)
 
 
-def score(
-    run: Run | Path | str,
+def score_evaluation(
+    run: Run,
+    requested: Sequence[str] = (),
     *,
-    measures: str | Sequence[str] = (),
     split: str | None = None,
     benchmark: Benchmark | Path | str | None = None,
     allow_broken: bool = False,
@@ -96,24 +96,22 @@ def score(
     Rows of these measures are replaced, others stay. Summary and groups are updated.
 
     Args:
-        run: a run folder
-        split: the evaluation's split; needed only if there are several
-        measures: names from `medunlearn list measures`, or default; a measure of your own by its path, or, once
-            scored, by its name; none for those of the evaluation
-        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
-        allow_broken: show scores even if the answers are all empty or equal; they get no verdict
+        requested: names of measures, or default; a measure of one's own by its path, or, once scored, by its name;
+            none for those of the evaluation.
+        split: the evaluation's split; needed only if there are several.
+        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded.
+        allow_broken: return scores even if the answers are all empty or equal.
 
     Raises:
         InputError: the run was not evaluated, the benchmark is missing or another one, or responses are missing.
         UnknownNameError: no such measure.
         ModelError: a broken model, unless ``allow_broken``.
     """
-    evaluated = Evaluated.find(Run.of(run), split)
+    evaluated = Evaluated.find(run, split)
     settings = check(EvaluateSettings, evaluated.record.info.config)
     refuse_unnamed("extractor", settings.extractor)
-    texts = [measures] if isinstance(measures, str) else measures
-    metric_list = [word.strip() for text in texts for word in text.split(",")]
-    metric_list = _named_measures(evaluated, [name for name in metric_list if name])
+    recorded = [str(name) for name in evaluated.record.info.inputs["metrics"]]
+    metric_list = named_measures(requested, recorded, evaluated.own_measures, (DEFAULT,))
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
@@ -132,37 +130,6 @@ def score(
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
-
-
-def _named_measures(evaluated: Evaluated, requested: Sequence[str]) -> list[str]:
-    """The requested measures, or those of the evaluation; a measure of its own by its path.
-
-    A path that only the run names is not imported (:func:`~medunlearn.registry.refuse_unnamed`): requested by its
-    name, it is refused; otherwise its scores stay as they are.
-
-    Raises:
-        UnknownNameError: no such measure.
-        InputError: a measure that only the run's path leads to.
-    """
-    paths = {name: about["path"] for name, about in evaluated.own_measures.items()}
-    if requested:
-        own = {name: paths[name] for name in requested if name in paths}
-        for path in own.values():
-            refuse_unnamed("metric", path)
-        requested = [own.get(name, name) for name in requested]
-        check_names(requested)
-        return requested
-    recorded, refused = [], None
-    for name in evaluated.record.info.inputs["metrics"]:
-        try:
-            refuse_unnamed("metric", str(name))
-            recorded.append(str(name))
-        except InputError as error:
-            refused = error
-    if refused is not None and not recorded:
-        raise refused
-    check_names(recorded)
-    return recorded
 
 
 def score_items(
