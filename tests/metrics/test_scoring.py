@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
-from medunlearn.metrics import Item, Measure, Score, Tools, get_metric
+from medunlearn.metrics import Item, Measure, Score, Tools, get_metric, metric_targets
 from medunlearn.metrics.item_scoring import score
 
 Scorer = Callable[[Sequence[Item], Tools], list[Score]]
@@ -115,3 +115,39 @@ def test_names_lead_to_metrics() -> None:
     with pytest.raises(InputError, match=r"must be a medunlearn\.metrics\.Measure"):
         get_metric("medunlearn.metrics.text:rouge_l_recall")
     assert get_metric("medunlearn.metrics.text:ROUGE_L").name == "rouge_l"
+
+
+def test_an_item_for_which_the_measure_raises_is_unscored_and_the_others_are_not() -> None:
+    """Also where the items are scored together: those that do not raise alone are scored once more, together."""
+
+    def share(ready: Sequence[Item], tools: Tools) -> list[Score]:
+        lengths = [10 / len(row.response or "") for row in ready]
+        return [Score(length / sum(lengths)) for length in lengths]
+
+    table = score([item("a", "xx"), item("b", ""), item("c", "xx"), item("d", None)], [metric(share)])
+    assert table["value"].tolist()[::2] == [0.5, 0.5]
+    assert table["value"].isna().tolist() == [False, True, False, True]
+    reason = table["reason"][1]
+    assert reason.startswith("the measure raised ZeroDivisionError (test_scoring.py, line ")
+
+
+def test_a_measure_that_raises_for_all_leaves_the_others_scores() -> None:
+    def broken(ready: Sequence[Item], tools: Tools) -> list[Score]:
+        raise KeyError(ready[0].reference)
+
+    table = score([item("a"), item("b")], [metric(broken), get_metric("exact_match")])
+    assert table["value"].isna().tolist() == [True, True, False, False]
+    assert "yes" not in table["reason"][0]  # the error's text may be that of a record
+    with pytest.raises(MemoryError):
+        score([item("a")], [metric(lambda ready, tools: (_ for _ in ()).throw(MemoryError()))])
+
+
+def test_every_measure_says_its_range_and_direction() -> None:
+    for name in metric_targets():
+        measure = get_metric(name)
+        assert measure.range is not None
+        assert measure.range[0] < measure.range[1]
+        assert measure.direction is not None
+        assert measure.meaning
+        assert measure.source
+        assert bool(measure.variant) == (name.partition(".")[2] != "")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from medunlearn.config.audit import AuditParts, AuditSettings
-from medunlearn.errors import MedunlearnError
+from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics import METRICS as MEASURES
 from medunlearn.metrics import distinct_metrics, metric_targets
 from medunlearn.metrics import get_metric as get_measure
@@ -37,9 +38,14 @@ OF_TOOLS: Mapping[Tool, tuple[str, str]] = {
 
 def default_measures() -> tuple[str, ...]:
     """The measures of an audit that names none: ours, and those of installed packages that an audit can score."""
-    ours = metric_targets()
-    installed = (name for name in names("measures", ours) if name not in ours)
-    return (*DEFAULTS, *(name for name in installed if {*get_measure(name).needs} <= GIVEN | LIKELIHOODS))
+    ours, given = metric_targets(), GIVEN | LIKELIHOODS
+    installed = []
+    for name in names("measures", {}, earlier=False):
+        # A broken plug-in keeps nobody from the other measures; `list measures` names it.
+        with suppress(InputError):
+            if name not in ours and {*get_measure(name).needs} <= given:
+                installed.append(name)
+    return (*DEFAULTS, *installed)
 
 
 def plain_measures(settings: AuditSettings) -> list[str]:

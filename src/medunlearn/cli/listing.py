@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from importlib import import_module
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
+from medunlearn.errors import InputError
 from medunlearn.paper import Paper, own_papers, paper_of, paper_targets
 from medunlearn.ranges import range_text
 from medunlearn.registry import choices_of, names, ranges_of
@@ -28,21 +29,29 @@ def _methods() -> Rows:
 
 def _measures() -> Rows:
     """Measures, with the verbs that use them by default."""
-    from medunlearn.metrics import get_metric, metric_targets
+    from medunlearn.metrics import metric_targets
 
     defaults = _default_measures()
-    measures = [(name, get_metric(name)) for name in sorted(names("measures", metric_targets()))]
-    return [
-        {
-            "name": name,
-            "defaults": ", ".join(verb for verb, ours in defaults.items() if name in ours),
-            "needs": ", ".join(measure.needs),
-            "range": "" if measure.range is None else _range(*measure.range),
-            "knows more": measure.direction or "",
-            "what": f"{measure.title}: {measure.meaning}",
-        }
-        for name, measure in measures
-    ]
+    return [_measure_row(name, defaults) for name in sorted(names("measures", metric_targets()))]
+
+
+def _measure_row(name: str, defaults: Mapping[str, set[str]]) -> dict[str, str]:
+    from medunlearn.metrics import get_metric
+
+    row = {"name": name, "defaults": ", ".join(verb for verb, measures in defaults.items() if name in measures)}
+    try:
+        measure = get_metric(name)
+    except InputError as error:
+        return {**row, "needs": "", "range": "", "knows more": "", "what": f"not usable: {error}"}
+    least, most = measure.range or (-inf, inf)
+    bounds = {key: bound for key, bound in (("ge", least), ("le", most)) if isfinite(bound)}
+    return {
+        **row,
+        "needs": ", ".join(measure.needs),
+        "range": range_text(bounds),
+        "knows more": measure.direction or "",
+        "what": f"{measure.title}: {measure.meaning}",
+    }
 
 
 def _default_measures() -> dict[str, set[str]]:
@@ -61,10 +70,6 @@ def _default_measures() -> dict[str, set[str]]:
     of_attacks = {name for attack in known_attacks().values() for name in attack.scored_by}
     verbs = {"audit": {*default_measures()}, "attack": of_attacks, "forget": {*MEASURES}}
     return {"evaluate": everywhere, **papers, **verbs}
-
-
-def _range(least: float, most: float) -> str:
-    return range_text({key: bound for key, bound in (("ge", least), ("le", most)) if isfinite(bound)})
 
 
 def _benchmarks() -> Rows:
