@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.errors import InputError, MedunlearnError, UnknownNameError
-from medunlearn.metrics import Item, Measure, Score, Tools, get_metric, metric_targets
+from medunlearn.metrics import Item, Measure, Score, Tools, get_metric, item_scoring, metric_targets
 from medunlearn.metrics.item_scoring import score
+from medunlearn.metrics.score_store import ScoreStore
 
 Scorer = Callable[[Sequence[Item], Tools], list[Score]]
 
@@ -151,3 +155,33 @@ def test_every_measure_says_its_range_and_direction() -> None:
         assert measure.meaning
         assert measure.source
         assert bool(measure.variant) == (name.partition(".")[2] != "")
+
+
+def test_scoring_by_a_model_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished chunks are scored again only by another model, or of other texts."""
+    monkeypatch.setattr(item_scoring, "_CHUNK", 2)
+    items, asked = [item(f"q{n}", f"yes {n}") for n in range(5)], list[str]()
+
+    class Flat:
+        dies_at = ""
+
+        def encode(self, texts: Sequence[str]) -> list[list[float]]:
+            asked.extend(text for text in texts if text != "yes")
+            if self.dies_at and self.dies_at in texts:
+                raise KeyboardInterrupt
+            return [[1.0, float(len(text))] for text in texts]
+
+    store, flat = ScoreStore(tmp_path / "scoring", {"encoder": "flat"}), Flat()
+    whole = score(items, [get_metric("cs")], Tools(encoder=flat))
+    flat.dies_at = "yes 3"
+    with pytest.raises(KeyboardInterrupt):
+        score(items, [get_metric("cs")], Tools(encoder=flat), store=store)
+    flat.dies_at = ""
+    asked.clear()
+    pd.testing.assert_frame_equal(score(items, [get_metric("cs")], Tools(encoder=flat), store=store), whole)
+    assert asked == ["yes 2", "yes 3", "yes 4"]
+    score(items, [get_metric("cs")], Tools(encoder=flat), store=replace(store, models={"encoder": "other"}))
+    score([replace(items[0], response="no"), items[1]], [get_metric("cs")], Tools(encoder=flat), store=store)
+    assert asked[3:] == [*(f"yes {n}" for n in range(5)), "no", "yes 1"]
+    store.remove()
+    assert not store.folder.exists()

@@ -20,6 +20,7 @@ from medunlearn.metrics.item_scoring import scores_by_measure
 from medunlearn.metrics.measure import Tool
 from medunlearn.metrics.needs import load_tools
 from medunlearn.metrics.pair_scores import NO_BART, NO_ENCODER, Texts, bart_score, bert_score
+from medunlearn.metrics.score_store import FOLDER, ScoreStore
 from medunlearn.results.scores import replace_scores
 
 __all__ = ["NO_BART", "NO_ENCODER", "add_semantic", "bart_score", "bert_score", "first_bart_tokens"]
@@ -59,9 +60,12 @@ def add_semantic(
         cut = zip(*(first_bart_tokens(texts, sources["bart"]) for texts in columns), strict=True)
         items = [replace(item, bart_starts=(str(a), str(b))) for item, (a, b) in zip(items, cut, strict=True)]
     needed = {tool: source for tool, source in sources.items() if any(tool in m.needs for m in pending.values())}
-    scores = scores_by_measure(items, list(pending.values()), load_tools(needed, device))
+    store = ScoreStore(folder / FOLDER, {name: done[name] for name in pending})
+    tools = load_tools(needed, device, quiet=quiet)
+    scores = scores_by_measure(items, list(pending.values()), tools, store=store)
     replace_scores(folder, stored.rows(scores), measure=list(pending))
     write_json(folder / SEMANTIC_FILE, done)
+    store.remove()
 
 
 def first_bart_tokens(texts: Texts, bart: str) -> list[str | None]:

@@ -16,23 +16,31 @@ import pandas as pd
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics.measure import Item, Measure, Score, Tools
 from medunlearn.metrics.needs import needs_model, reasons_unscored, refuse_unknown_needs
+from medunlearn.metrics.score_store import ScoreStore
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 # Items that are scored here first; the second half of them tells how long the others will take.
 _TRIAL = 1024
 # A process starts in half a second, or in two if it stems words; it is to have more than that to do.
 _SECONDS_TO_SHARE = 4.0
+# Items that are scored by a model between two writes; a text of several items is encoded once in each chunk.
+_CHUNK = 2048
 
 
 def score(
-    items: Sequence[Item], metrics: Sequence[Measure], tools: Tools | None = None, *, processes: int | None = None
+    items: Sequence[Item],
+    metrics: Sequence[Measure],
+    tools: Tools | None = None,
+    *,
+    processes: int | None = None,
+    store: ScoreStore | None = None,
 ) -> pd.DataFrame:
     """Every measure on every item, as a table.
 
     Args:
         items: one per question. Samples or variants of a question are scored in separate calls.
         metrics: see :func:`medunlearn.metrics.get_metric`.
-        tools, processes: as for :func:`scores_by_measure`.
+        tools, processes, store: as for :func:`scores_by_measure`.
 
     Returns:
         One row per measure and question, measure by measure, in the order of ``items``: ``question_id`` (str),
@@ -43,7 +51,7 @@ def score(
         InputError: a duplicate question, and errors of :func:`scores_by_measure`.
     """
     _refuse_twice("question", (item.question_id for item in items))
-    columns = scores_by_measure(items, metrics, tools, processes=processes)
+    columns = scores_by_measure(items, metrics, tools, processes=processes, store=store)
     scores = [item_score for column in columns.values() for item_score in column]
     return pd.DataFrame(
         {
@@ -61,6 +69,7 @@ def scores_by_measure(
     tools: Tools | None = None,
     *,
     processes: int | None = None,
+    store: ScoreStore | None = None,
 ) -> dict[str, list[Score]]:
     """Every measure on every item: name of the measure -> one score per item, in order.
 
@@ -72,6 +81,8 @@ def scores_by_measure(
         processes: number of worker processes for measures that are ``item_by_item`` and need no tool. None chooses
             as many as save time: one if scoring takes seconds, estimated from the first items. The scores do not
             depend on it.
+        store: where chunks of measures that need a model are kept, so that the work can go on after it was cut off;
+            None keeps none.
 
     Raises:
         InputError: a duplicate measure, a measure with an unknown need, or fewer than one process.
@@ -84,7 +95,25 @@ def scores_by_measure(
         refuse_unknown_needs(measure)
     tools = tools or Tools()
     shared = _share_out(list(filter(_may_be_shared_out, measures)), items, processes) if processes != 1 else {}
-    return {measure.name: shared.get(measure.name) or _run(measure, items, tools) for measure in measures}
+    return {
+        measure.name: shared.get(measure.name) or _run_in_chunks(measure, items, tools, store)
+        for measure in measures
+    }
+
+
+def _run_in_chunks(measure: Measure, items: Sequence[Item], tools: Tools, store: ScoreStore | None) -> list[Score]:
+    """The scores of one measure; those of a model a chunk at a time, and finished chunks are not scored again."""
+    if store is None or not measure.item_by_item or not needs_model(measure):
+        return _run(measure, items, tools)
+    scores = list[Score]()
+    for start in range(0, len(items), _CHUNK):
+        chunk = items[start : start + _CHUNK]
+        part = store.read(measure, chunk)
+        if part is None:
+            part = _run(measure, chunk, tools)
+            store.write(measure, chunk, part)
+        scores += part
+    return scores
 
 
 def _may_be_shared_out(measure: Measure) -> bool:

@@ -168,12 +168,17 @@ class PairLikelihood(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Models that some measures need; None for models that are not available."""
+    """Models that some measures need; None for models that are not available.
+
+    Attributes:
+        quiet: no progress is shown; a model from elsewhere may not report any.
+    """
 
     encoder: Encoder | None = None
     nli: Entailment | None = None
     bert: TokenMatcher | None = None
     bart: PairLikelihood | None = None
+    quiet: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def needs_model(measure: Measure) -> bool:
     return any(tool in measure.needs for tool in TOOLS)
 
 
-def load_tools(sources: Mapping[Tool, str], device: str = "auto") -> Tools:
+def load_tools(sources: Mapping[Tool, str], device: str = "auto", *, quiet: bool = True) -> Tools:
     """The models of measures, by folder or hub id.
 
     Raises:
@@ -71,7 +71,8 @@ def load_tools(sources: Mapping[Tool, str], device: str = "auto") -> Tools:
         "bert": BertScorer,
         "bart": BartScorer,
     }
-    return Tools(**{tool: classes[tool](source, device=device) for tool, source in sources.items()})
+    loaded = {tool: classes[tool](source, device=device) for tool, source in sources.items()}
+    return Tools(**loaded, quiet=quiet)
 
 
 def reasons_unscored(measure: Measure, item: Item, tools: Tools) -> list[str]:

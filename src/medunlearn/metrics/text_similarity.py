@@ -72,6 +72,7 @@ COSINE = Measure(
     meaning="0-1, higher = the response is closer in meaning to the reference",
     source="AMNESIA, Section 5.2",
     score=_score_cosines,
+    item_by_item=True,
     range=SHARE,
     direction="higher",
 )
@@ -115,6 +116,7 @@ ENTAILMENT = Measure(
     meaning="0 or 1, 1 = entailed (forget: response entails reference; retain: reference entails response)",
     source="AMNESIA, Section 5.2; direction and least overlap: Yuan et al. (arXiv 2410.08109)",
     score=_score_entailment,
+    item_by_item=True,
     range=SHARE,
     direction="higher",
 )
@@ -127,11 +129,11 @@ _DIGITS = 4
 
 
 def _score_bert(items: Sequence[Item], tools: Tools) -> list[Score]:
-    return bert_score(*text_columns(items), model=_require("bert", tools.bert), quiet=True)
+    return bert_score(*text_columns(items), model=_require("bert", tools.bert), quiet=tools.quiet)
 
 
 def _score_bart(items: Sequence[Item], tools: Tools) -> list[Score]:
-    return bart_score(*text_columns(items), model=_require("bart", tools.bart), quiet=True)
+    return bart_score(*text_columns(items), model=_require("bart", tools.bart), quiet=tools.quiet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ BERT_SCORE = Measure(
     meaning="-1 to 1, in practice 0.3-1; higher = the response's tokens are more like the reference's in context",
     source="Zhang et al. 2020 (arXiv 1904.09675), Section 3",
     score=_score_bert,
+    item_by_item=True,
     range=(-1.0, 1.0),
     direction="higher",
 )
@@ -162,6 +165,7 @@ BART_SCORE = Measure(
     meaning="at most 0, mean log-probability of a token; higher = the reference is likelier given the response",
     source="Yuan et al. 2021 (arXiv 2106.11520), equation 2 (recall)",
     score=_score_bart,
+    item_by_item=True,
     range=LOG_PROBABILITY,
     direction="higher",
 )

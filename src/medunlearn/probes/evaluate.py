@@ -33,7 +33,15 @@ from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.questioning import Questioning
 from medunlearn.probes.rank_plan import rank_plan, rank_versions
 from medunlearn.probes.reference_tokens import reference_tokens
-from medunlearn.probes.score import local_tools, metric_names, score_items, score_records, write_tables
+from medunlearn.probes.score import (
+    local_tools,
+    measure_tools,
+    metric_names,
+    score_items,
+    score_records,
+    score_store,
+    write_tables,
+)
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
@@ -244,7 +252,8 @@ def _write_scores(
     tokens = reference_tokens(run, benchmark, questions, settings, metrics)
     items = question_items(questions, sides, answers.responses, answers.options, keywords, answers.ranks, tokens)
     labels = question_labels(benchmark, split, questions)
-    tables = [score_items(items, metrics, settings, labels, device)] if items else []
+    tools, store = measure_tools(settings, metrics, device), score_store(folder, settings, metrics)
+    tables = [score_items(items, metrics, settings, labels, device, tools=tools, store=store)] if items else []
     if answers.ranks or answers.record_ranks:
         records = record_items(sides, answers.record_ranks)
         tables.append(score_records(records, metrics, benchmark, settings))
@@ -257,11 +266,14 @@ def _write_scores(
     if answers.controls:
         names, image_questions = _image_measures(metrics), _questions_on_images(benchmark, questions)
         others: dict[str, pd.DataFrame] = {
-            control: score_items(question_items(image_questions, sides, *answer), names, settings, labels, device)
+            control: score_items(
+                question_items(image_questions, sides, *answer), names, settings, labels, device, tools=tools
+            )
             for control, answer in answers.controls.items()
         }
         write_frame(folder / IMAGE_CONTROL, control_table(tables[0], others))
     write_tables(folder, benchmark, settings, joined(tables))
+    store.remove()
 
 
 def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Path:

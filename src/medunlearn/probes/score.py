@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +20,7 @@ from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Tools, question_items, record_items
 from medunlearn.metrics.needs import MISSING, TOOLS, load_tools, need_problems
+from medunlearn.metrics.score_store import FOLDER, ScoreStore
 from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
@@ -115,7 +116,9 @@ def score_evaluation(
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
-    table = score_items(items, metric_list, _with_moved_tools(evaluated, settings, metric_list), labels, device)
+    settings = _with_moved_tools(evaluated, settings, metric_list)
+    store = score_store(evaluated.record.folder, settings, metric_list)
+    table = score_items(items, metric_list, settings, labels, device, store=store)
     of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
@@ -128,21 +131,30 @@ def score_evaluation(
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
         info.results["own_measures"] = {**evaluated.own_measures, **own_measures(metric_list)}
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
+        store.remove()
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
 
 
 def score_items(
-    items: Sequence[Item], names: Sequence[str], settings: EvaluateSettings, labels: pd.DataFrame, device: str
+    items: Sequence[Item],
+    names: Sequence[str],
+    settings: EvaluateSettings,
+    labels: pd.DataFrame,
+    device: str,
+    *,
+    tools: Tools | None = None,
+    store: ScoreStore | None = None,
 ) -> pd.DataFrame:
     """The score table of some measures on an evaluation's items.
 
     Args:
         labels: from :func:`~medunlearn.results.scores.question_labels`.
+        tools: the models of measures, if they are loaded (:func:`measure_tools`).
+        store: of finished chunks.
     """
-    metrics = [get_metric(name) for name in names]
-    needs = {need for metric in metrics for need in metric.needs}
-    return measured(scoring.score(items, metrics, _tools(settings, needs, device)), labels)
+    tools = tools or measure_tools(settings, names, device)
+    return measured(scoring.score(items, [get_metric(name) for name in names], tools, store=store), labels)
 
 
 def local_tools(settings: EvaluateSettings, names: Sequence[str]) -> dict[str, str]:
@@ -203,10 +215,17 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
     write_frames(folder, files)
 
 
-def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:
+def measure_tools(settings: EvaluateSettings, names: Sequence[str], device: str) -> Tools:
     """The models that measures need, as named in the settings."""
+    needs = {need for name in names for need in get_metric(name).needs}
     named = ((tool, getattr(settings, tool)) for tool in TOOLS if tool in needs)
     return load_tools({tool: source for tool, source in named if source}, device)
+
+
+def score_store(folder: Path, settings: EvaluateSettings, names: Sequence[str]) -> ScoreStore:
+    """The store of finished chunks in an evaluation's folder."""
+    models: dict[str, object] = {tool: getattr(settings, tool) for tool in TOOLS}
+    return ScoreStore(folder / FOLDER, {**models, **local_tools(settings, names)})
 
 
 def _groups(
