@@ -25,7 +25,7 @@ import numpy as np
 from medunlearn.audit.measures import default_measures
 from medunlearn.audit.probe_scoring import score_all
 from medunlearn.audit.probe_summary import means
-from medunlearn.audit.stored import read_stored
+from medunlearn.audit.stored_probes import read_stored
 from medunlearn.audit.units import unit_without_model
 from medunlearn.config.audit import AuditSettings
 from medunlearn.results.scores import read_scores

@@ -23,7 +23,7 @@ from medunlearn.config import (
     UtilitySettings,
     check,
 )
-from medunlearn.config.reading import flat, merged
+from medunlearn.config.reading import flat, merged, without_prefix
 from medunlearn.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.panel_run import JudgingRun
+    from medunlearn.probes.respondent_runs import RespondentRun
     from medunlearn.probes.utility.numbers import Utilities
     from medunlearn.probes.utility.tasks import ExportedTasks
     from medunlearn.request.case.answer_letter import PatientLetter
@@ -171,22 +172,42 @@ def unlearn(
 
 def evaluate(
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, against: Sequence[RunOrFolder] = (),
-    epoch: int | None = None, out: Folder | None = None, device: str = "auto", quiet: bool = False,
-    **settings: Any
+    epoch: int | None = None, model_name: str | None = None, llm: Mapping[str, Any] | None = None,
+    allow_remote_llm: bool = False, allow_missing: bool = False, out: Folder | None = None,
+    device: str = "auto", quiet: bool = False, **settings: Any
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
     Args:
-        run: run of a model, or a Hugging Face folder, which is adopted
+        run: run of a model, or a Hugging Face folder, which is adopted; a server's address with /v1; a table of
+            responses
+        against: run to compare with, such as the target or the retrained model; or a model like RUN, a server as
+            NAME@http://HOST/v1; repeatable
+        model_name: the model as the server calls it
+        llm: settings of the server: llm.concurrency, ... (docs/servers.md)
+        allow_missing: finish though a server left questions without a response
         out: also write the table to this CSV file
     """
     from medunlearn.probes.evaluate import evaluate
+    from medunlearn.probes.respondent_runs import respondent_run
 
+    server = {**(llm or {}), **without_prefix("llm.", settings)}
     file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
-    bench = _benchmark(benchmark)
-    models = [_run_of(model, bench, split, out, device, quiet, settings) for model in (run, *against)]
-    model = models[0] if epoch is None else models[0].epoch(epoch)
-    evaluation = evaluate(model, bench, checked, against=models[1:], device=device, quiet=quiet)
+    if (model_name or server) and "http" not in str(run):
+        raise ConfigError([f"{run} is no server: --model-name and --llm.KEY are for http://HOST:PORT/v1"])
+    bench, beside = _benchmark(benchmark), RUNS if out is None else Path(out).parent
+    how = {"permitted": allow_remote_llm, "allow_missing": allow_missing}
+
+    def asked(model: RunOrFolder, name: str | None = None) -> Run | RespondentRun:
+        word = str(model) if isinstance(model, Path | str) else ""
+        return respondent_run(word, bench, beside, name, server, **how) or _run_of(
+            model, bench, split, out, device, quiet, settings
+        )
+
+    model, *others = asked(run, model_name), *map(asked, against)
+    if epoch is not None:
+        model = (model.run if isinstance(model, tuple) else model).epoch(epoch)
+    evaluation = evaluate(model, bench, checked, against=others, device=device, quiet=quiet)
     _write_csv(file, evaluation.table)
     return evaluation
 

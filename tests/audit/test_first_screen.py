@@ -331,7 +331,7 @@ def test_the_examples_of_the_page_are_computed(audited: str, tmp_path: Path):
 
 
 def test_two_trainings_have_two_labels(tmp_path: Path):
-    from medunlearn.audit.respondents import LocalModel
+    from medunlearn.probes.local_model import LocalModel
 
     for name, label in (("one", "target"), ("two", "target"), ("three", "NPO")):
         (tmp_path / name).mkdir()

@@ -87,7 +87,7 @@ def test_it_is_asked_once(medunlearn: Medunlearn, runs: Path, bench: Path, monke
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("medunlearn.probes.questioning.load_model", refuse)
+    monkeypatch.setattr("medunlearn.models.load.load_model", refuse)
     assert evaluate(medunlearn, runs, bench, *QUICK).stdout == first.stdout
     # Another metric scores the stored responses; another split of the same questions asks nobody either.
     evaluate(medunlearn, runs, bench, *QUICK, "--metrics=[exact_match]")

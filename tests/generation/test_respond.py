@@ -15,7 +15,8 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError
 from medunlearn.generation import respond as module
-from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.respond import respond
+from medunlearn.generation.response_stores import open_store
 from medunlearn.models.memo import TextMemo
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence

@@ -81,7 +81,7 @@ def test_other_scores_ask_nothing_new(
 ) -> None:
     evaluate_one(target, hospital, settings(limit=None), quiet=True)
     monkeypatch.setattr(ResponseStore, "add", lambda *args: pytest.fail("a question was asked"))
-    monkeypatch.setattr("medunlearn.probes.questioning.load_model", lambda *args, **more: pytest.fail("loaded"))
+    monkeypatch.setattr("medunlearn.models.load.load_model", lambda *args, **more: pytest.fail("loaded"))
     results = evaluate_one(target, hospital, settings(**changes), quiet=True).record.info["results"]
     # No model was asked, so nothing is said of how.
     assert not {"batches", "option_batches", "generation"} & set(results)

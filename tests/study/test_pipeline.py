@@ -130,7 +130,7 @@ def test_a_change_of_unlearning_leaves_the_rest(done: Done) -> None:
 
 def test_a_change_of_scoring_asks_nobody(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medunlearn.training.loop._step", lambda *args, **more: pytest.fail("trained"))
-    monkeypatch.setattr("medunlearn.probes.questioning.load_model", lambda *args, **more: pytest.fail("asked"))
+    monkeypatch.setattr("medunlearn.models.load.load_model", lambda *args, **more: pytest.fail("asked"))
     go(done.values, retrain=False, evaluate={"metrics": ["exact_match"]})
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
+from medunlearn.audit.audited_models import (
+    AuditedModel,
+    audit_use,
+    audited_model,
+    counting_unit,
+    material_of,
+    model_facts,
+    recorded_audit,
+    relabel,
+)
 from medunlearn.audit.extraction import refuse_unknown
 from medunlearn.audit.measures import measure_problems, plain_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
-from medunlearn.audit.probes import draw_probes, write_probes
-from medunlearn.audit.respondents import AuditedModel, AuditJob, audit_use, audited_model, recorded_audit, relabel
-from medunlearn.audit.stored import identity, is_table, read_stored
-from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
+from medunlearn.audit.probes import Probe, draw_probes, write_probes
+from medunlearn.audit.stored_probes import read_stored
+from medunlearn.audit.units import Unit, WordsUnit, continuations, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.data_use import resolve_use, use_of_file
@@ -28,6 +37,8 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.metrics import own_measures
 from medunlearn.models.health import answer_problems, refuse_broken
+from medunlearn.probes.respondents import Asking, Key, Material
+from medunlearn.probes.stored_responses import StoredResponses, is_table
 from medunlearn.progress import progress
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.sources.column_prompts import columns_of
@@ -84,14 +95,14 @@ def audit(
     folder, audited, corpora = Path(out), None, []
     reference_file = _reference_file(references)
     if responses is not None:
-        _audit_stored(Path(responses), checked, folder, label, reference_file)
+        _audit_stored(Path(responses), checked, folder, label, reference_file, quiet)
     else:
         if (model_name or llm) and "http" not in str(model):
             raise InputError(
                 f"{model} is not a server address: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1."
             )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
-        audited = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
+        audited = audited_model(str(model), checked, name=model_name, **how)  # type: ignore[arg-type]
         corpora = _corpora(sources, checked)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
@@ -159,10 +170,25 @@ def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
     return read_corpora(words, NoteColumns(**columns), columns_of(settings.prompt))
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """The probes of an audit, and how they are asked.
+
+    Attributes:
+        facts: of the corpora, for ``run.json``.
+        starts: text of each response's first tokens; empty: not computed yet.
+    """
+
+    probes: Sequence[Probe]
+    asking: Asking
+    facts: Mapping[str, Any]
+    starts: Mapping[Key, str] = field(default_factory=dict)
+
+
 def _audit_model(
     model: AuditedModel, corpora: Sequence[Corpus], settings: AuditSettings, folder: Path, quiet: bool
 ) -> None:
-    decodings, unit = parse_decodings(settings.decodings), model.unit(settings)
+    decodings, unit = parse_decodings(settings.decodings), counting_unit(model, settings)
     inputs = {
         "model": model.identity(),
         "unit": unit.fingerprint,
@@ -176,62 +202,94 @@ def _audit_model(
         return
     if recording.info.data_use == "credentialed":  # so also where an audit that was cut off said it
         settings = settings.model_copy(update={"data_use": "credentialed"})
-    model.check(corpora, settings)
-    with recording.running():
-        with recording.stage("probes"):
-            samples = [draw_probes(corpus, unit, settings) for corpus in corpora]
-            if isinstance(unit, WordsUnit):
-                unit.seal()
-            if empty := [corpus.name for corpus, (sample, _) in zip(corpora, samples, strict=True) if not sample]:
-                raise InputError(
-                    f"No text of {', '.join(empty)} is long enough: it needs a prefix of {settings.prefixes[0]} "
-                    f"{unit.noun} and {settings.shortest_suffix} more after it. Lower prefixes or shortest_suffix."
-                )
-            probes = [probe for sample, _ in samples for probe in sample]
-            write_probes(folder, probes)
-        job = AuditJob(probes, corpora, decodings, settings, unit, _store(recording, unit))
-        answers = ProbeResponses({probe.probe_id: probe for probe in probes}, keys=job.keys())
-        with (
-            recording.stage("respond"),
-            progress(f"{model.label}: continuations", len(answers.keys), quiet=quiet) as advance,
-        ):
-            answers.reasons = model.answer(job, advance)
-        answers.responses = job.store.read()
-        _score(recording, answers, settings, unit, model.problems)
-        recording.info.results |= {
-            "model": model.facts(),
-            "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
-        }
+    material = material_of(corpora, settings)
+    model.check(material)
+
+    def draw() -> _Drawn:
+        samples = [draw_probes(corpus, unit, settings) for corpus in corpora]
+        if isinstance(unit, WordsUnit):
+            unit.seal()
+        if empty := [corpus.name for corpus, (sample, _) in zip(corpora, samples, strict=True) if not sample]:
+            raise InputError(
+                f"No text of {', '.join(empty)} is long enough: it needs a prefix of {settings.prefixes[0]} "
+                f"{unit.noun} and {settings.shortest_suffix} more after it. Lower prefixes or shortest_suffix."
+            )
+        probes = [probe for sample, _ in samples for probe in sample]
+        before = {probe.probe_id: probe.before for probe in probes}
+
+        def tokens(keys: Sequence[str], texts: Sequence[str]) -> list[tuple[int, ...]]:
+            encoded = continuations(unit, [before[key] for key in keys], texts)
+            return [tuple(encoding.ids.tolist()) for encoding in encoded]
+
+        asking = Asking(
+            [probe.prompt(settings) for probe in probes],
+            material,
+            settings.max_new_tokens,
+            decodings,
+            settings.samples_per_prompt,
+            settings.seed,
+            settings.batch_size,
+            tokens=tokens,
+        )
+        facts = [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)]
+        return _Drawn(probes, asking, {"corpora": facts})
+
+    _ask(recording, model, draw, settings, unit, quiet)
 
 
 def _audit_stored(
-    file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None
+    file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None, quiet: bool
 ) -> None:
     unit = unit_without_model(settings.tokenizer)
-    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": plain_measures(settings)}
+    model = StoredResponses(file, label or file.name.split(".")[0], references=references)
+    inputs = {"model": model.identity(), "unit": unit.fingerprint, "measures": plain_measures(settings)}
     uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
     use = resolve_use(settings.data_use, {**uses, **recorded_audit(folder)})
-    recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
+    recording = Recording(folder, VERB, model.label, settings, inputs, data_use=use)
     if recording.done:
         return
-    with recording.running():
-        with recording.stage("read"):
-            stored = read_stored(file, unit, settings.max_new_tokens, references)
-            write_probes(folder, list(stored.probes.values()))
-            store = _store(recording, unit)
-            responses = store.read()
-            if missing := [response for key, response in stored.responses.items() if key not in responses]:
-                store.add(missing)
-        _score(recording, stored, settings, unit)
+
+    def draw() -> _Drawn:
+        stored = read_stored(file, unit, settings.max_new_tokens, references)
+        model.responses, model.reasons = stored.responses, stored.reasons
         records: dict[str, set[str]] = {}
         for probe in stored.probes.values():
             records.setdefault(probe.corpus, set()).add(probe.record_id)
-        kind = "stored responses"
-        recording.info.results |= {
-            "model": {"kind": kind, "source": str(file)},
-            "corpora": [{"name": name, "kind": kind, "used": len(ids)} for name, ids in records.items()],
-            "rows_without_suffix": stored.empty,
-        }
+        kind = model.facts()["kind"]
+        corpora = [{"name": name, "kind": kind, "used": len(ids)} for name, ids in records.items()]
+        asking = Asking((), Material((), {}, use), settings.max_new_tokens, expected=stored.keys)
+        facts = {"corpora": corpora, "rows_without_suffix": stored.empty}
+        return _Drawn(list(stored.probes.values()), asking, facts, stored.starts)
+
+    _ask(recording, model, draw, settings, unit, quiet)
+
+
+def _ask(
+    recording: Recording,
+    model: AuditedModel,
+    draw: Callable[[], _Drawn],
+    settings: AuditSettings,
+    unit: Unit,
+    quiet: bool,
+) -> None:
+    """Draw the probes, ask them, and score the responses."""
+    with recording.running():
+        with recording.stage("probes"):
+            drawn = draw()
+            write_probes(recording.folder, drawn.probes)
+        store = ResponseStore(
+            recording.folder / RESPONSES,
+            {"key": recording.key, "unit": unit.name},
+            data_use=recording.info.data_use,
+        )
+        keys = drawn.asking.keys()
+        title = f"{model.label}: continuations"
+        with recording.stage("respond"), progress(title, len(keys), quiet=quiet) as advance:
+            reasons = model.answer(drawn.asking, store, advance)
+        probes = {probe.probe_id: probe for probe in drawn.probes}
+        answers = ProbeResponses(probes, store.read(), dict(drawn.starts), reasons, keys)
+        _score(recording, answers, settings, unit, model.problems)
+        recording.info.results |= {"model": model_facts(model, settings), **drawn.facts}
 
 
 def _score(
@@ -271,11 +329,6 @@ def _refuse_broken(folder: Path, settings: AuditSettings) -> None:
     refuse_broken({audited.label: audited.info.problems}, allowed=settings.allow_broken)
 
 
-def _store(recording: Recording, unit: Unit) -> ResponseStore:
-    how = {"key": recording.key, "unit": unit.name}
-    return ResponseStore(recording.folder / RESPONSES, how, data_use=recording.info.data_use)
-
-
 @dataclass(frozen=True)
 class _Baselines:
     """Audits of baselines with the settings of the audit in ``folder``."""
@@ -296,14 +349,15 @@ class _Baselines:
             folder = Run.open(path).folder
         elif is_table(path):
             folder = self._folder_of(path.name.split(".")[0])
-            _audit_stored(path, self.settings, folder, None, self.references)
+            _audit_stored(path, self.settings, folder, None, self.references, self.quiet)
         elif not self.corpora:
             raise InputError(
                 f"{word} is neither a table of responses nor an audit: stored responses are compared with one of "
                 "these."
             )
         else:
-            model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), labels)
+            how: dict[str, Any] = {"llm": self.llm, "permitted": self.permitted, "device": self.device}
+            model = relabel(audited_model(word, self.settings, **how), labels)
             folder = self._folder_of(model.label)
             _audit_model(model, self.corpora, self.settings, folder, self.quiet)
         _refuse_unpaired(self.folder, folder, word)

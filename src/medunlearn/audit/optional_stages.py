@@ -15,10 +15,10 @@ import pandas as pd
 from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import StageResults
 from medunlearn.audit.audit_tables import PROBES, WAY, read_tables
+from medunlearn.audit.audited_models import AuditedModel, recorded_audit
 from medunlearn.audit.extraction import declare_unseen
 from medunlearn.audit.measures import measures_with_models
 from medunlearn.audit.recall_by_kind import OURS, RECALL, YOURS
-from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.audit.semantic import add_semantic
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings
@@ -29,6 +29,7 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, write_frame
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.probes.served_model import ServedModel
 from medunlearn.results.record import RunRecord
 from medunlearn.sources.corpus import Corpus
 
@@ -234,9 +235,10 @@ def options_respondent(
     values = dict(section)
     file, trained_on = Path(values.pop("file")), values.pop("trained_on", None)
     settings = check(AuditOptionsSettings, values)
-    if isinstance(model, LocalModel):
-        use = options_use(settings, file, trained_on, model.source, **sources)
-        return make_respondent(use, model=model.source, device=device), use, settings
-    use = options_use(settings, file, trained_on, **sources)
-    server = model.server.model_dump()
-    return make_respondent(use, llm=server, permitted=model.permitted), use, settings
+    if isinstance(model, ServedModel):
+        use = options_use(settings, file, trained_on, **sources)
+        server = model.server.model_dump()
+        return make_respondent(use, llm=server, permitted=model.permitted), use, settings
+    source = str(model.facts()["source"])
+    use = options_use(settings, file, trained_on, source, **sources)
+    return make_respondent(use, model=source, device=device), use, settings

@@ -95,14 +95,7 @@ def probe_item(
     item = Item(probe_id, "forget", prefix, suffix, reference_tokens=suffix_ids, ends=False)
     if response is None:
         return replace(item, unanswered=reason or NO_RESPONSE)
-    return replace(
-        item,
-        response=response.response,
-        response_tokens=response.response_tokens,
-        answer_log_probs=response.answer_log_probs,
-        answer_hits=response.answer_hits,
-        starts=starts,
-    )
+    return replace(item.answered(response), starts=starts)
 
 
 def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from medunlearn.audit.asking import answer_to, prompt_way
+from medunlearn.audit.asking import answer_to, message_of, prompt_text, prompt_tokens, prompt_way
 from medunlearn.audit.audit_tables import PROBES
 from medunlearn.audit.units import Encoded, Unit
 from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSettings
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import write_table
+from medunlearn.llm import Message
 from medunlearn.metrics.verbatim import Ids
+from medunlearn.probes.respondents import ProbePrompt, Text
 from medunlearn.sources.column_prompts import fill_prompt
 from medunlearn.sources.corpus import Corpus, Document
 
@@ -58,6 +61,25 @@ class Probe:
     prefix_ids: Ids | None = None
     copies: int | None = None
     way: str = PREFIX
+
+    def prompt(self, settings: AuditSettings) -> ProbePrompt:
+        """The probe as it is asked."""
+        if self.way == PREFIX:
+            text: Text = self.prefix
+        elif settings.template == "chat":
+            text = (Message("user", message_of(self.way, self.prefix)),)
+        else:
+            text = prompt_text(self.way, self.prefix, settings)
+        return ProbePrompt(self.probe_id, self.record_id, text, partial(self._opening, settings))
+
+    def _opening(self, settings: AuditSettings, tokenizer: Any) -> Any:
+        from medunlearn.generation.continuations import Opening
+
+        suffix = tuple(self.encoded.ids.tolist())
+        if self.way == PREFIX and self.prefix_ids is not None:
+            return Opening(self.probe_id, self.record_id, tuple(self.prefix_ids.tolist()), suffix)
+        prompt = prompt_tokens(tokenizer, self.way, self.prefix, settings)
+        return Opening(self.probe_id, self.probe_id, prompt, suffix, begins=True)
 
     @property
     def before(self) -> str:

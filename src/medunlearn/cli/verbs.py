@@ -92,10 +92,14 @@ _VERBS = (
     Verb(
         "evaluate",
         "Ask a model the benchmark's questions and score its responses.",
-        "runs/npo bench/ --split random_10 --against runs/target --against runs/retrained",
+        "runs/npo bench/ --split random_10 --against runs/target --against runs/retrained; a server: medunlearn "
+        "evaluate http://127.0.0.1:8000/v1 bench/ --model-name meditron --split random_10; stored responses: "
+        "medunlearn evaluate responses.jsonl bench/ --split random_10",
         "plan split against folds metrics limit",
         f"{CONFIG}:EvaluateSettings",
-        "Responses and scores are kept in the run's folder; asking again costs nothing.",
+        "Responses and scores are kept in the run's folder; asking again costs nothing. A server and a table of "
+        "responses (question_id, response) give text alone, and get a run below runs/; measures that need more "
+        "are unscored.",
         plan=f"{CALLS}:plan_evaluation",
         plan_flag="plan",
     ),

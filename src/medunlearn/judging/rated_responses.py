@@ -94,7 +94,7 @@ def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSett
             identifiers,
         )
         for q in questions
-        if q.kind in kinds
+        if q.kind in kinds and q.question_id not in evaluated.without_response
     ]
     # `groups` has named kinds here; the groups of the tables are sides and kinds.
     plain = settings.model_copy(update={"groups": ()})
@@ -150,7 +150,7 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
             side=side,
             question=questions[name].question,
             reference=questions[name].answer,
-            response=evaluated.responses[name].response,
+            response=None if name in evaluated.without_response else evaluated.responses[name].response,
             judgement=judgements.get(name, Judgement(None, NOT_JUDGED)),
         )
         for name, side in zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True)

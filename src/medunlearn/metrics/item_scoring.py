@@ -34,13 +34,14 @@ def score(
     *,
     processes: int | None = None,
     store: ScoreStore | None = None,
+    unscored: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Every measure on every item, as a table.
 
     Args:
         items: one per question. Samples or variants of a question are scored in separate calls.
         metrics: see :func:`medunlearn.metrics.get_metric`.
-        tools, processes, store: as for :func:`scores_by_measure`.
+        tools, processes, store, unscored: as for :func:`scores_by_measure`.
 
     Returns:
         One row per measure and question, measure by measure, in the order of ``items``: ``question_id`` (str),
@@ -51,7 +52,7 @@ def score(
         InputError: a duplicate question, and errors of :func:`scores_by_measure`.
     """
     _refuse_twice("question", (item.question_id for item in items))
-    columns = scores_by_measure(items, metrics, tools, processes=processes, store=store)
+    columns = scores_by_measure(items, metrics, tools, processes=processes, store=store, unscored=unscored)
     scores = [item_score for column in columns.values() for item_score in column]
     return pd.DataFrame(
         {
@@ -70,6 +71,7 @@ def scores_by_measure(
     *,
     processes: int | None = None,
     store: ScoreStore | None = None,
+    unscored: Mapping[str, str] | None = None,
 ) -> dict[str, list[Score]]:
     """Every measure on every item: name of the measure -> one score per item, in order.
 
@@ -83,6 +85,7 @@ def scores_by_measure(
             depend on it.
         store: where chunks of measures that need a model are kept, so that the work can go on after it was cut off;
             None keeps none.
+        unscored: name of a measure -> the reason why it scores no item here; it is not called.
 
     Raises:
         InputError: a duplicate measure, a measure with an unknown need, or fewer than one process.
@@ -94,11 +97,14 @@ def scores_by_measure(
     for measure in measures:
         refuse_unknown_needs(measure)
     tools = tools or Tools()
-    shared = _share_out(list(filter(_may_be_shared_out, measures)), items, processes) if processes != 1 else {}
-    return {
-        measure.name: shared.get(measure.name) or _run_in_chunks(measure, items, tools, store)
-        for measure in measures
-    }
+    columns = {name: [Score.unscored(reason)] * len(items) for name, reason in (unscored or {}).items()}
+    called = [measure for measure in measures if measure.name not in columns]
+    if processes != 1:
+        columns |= _share_out(list(filter(_may_be_shared_out, called)), items, processes)
+    for measure in called:
+        if measure.name not in columns:
+            columns[measure.name] = _run_in_chunks(measure, items, tools, store)
+    return {measure.name: columns[measure.name] for measure in measures}
 
 
 def _run_in_chunks(measure: Measure, items: Sequence[Item], tools: Tools, store: ScoreStore | None) -> list[Score]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, Protocol
 
@@ -102,6 +102,16 @@ class Item:
     bart_starts: tuple[str, str] | None = None
     ends: bool = True
     unanswered: str | None = None
+
+    def answered(self, response: Response) -> Item:
+        """The item with a response, and the likelihoods that came with it."""
+        return replace(
+            self,
+            response=response.response,
+            response_tokens=response.response_tokens,
+            answer_log_probs=response.answer_log_probs,
+            answer_hits=response.answer_hits,
+        )
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -229,31 +239,32 @@ def question_items(
     keywords: Mapping[str, Keywords] | None = None,
     ranks: Mapping[str, Sequence[FactRank]] | None = None,
     reference_tokens: Mapping[str, Sequence[int]] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> list[Item]:
     """One item per question, in order.
 
     Args:
         sides: side of each record, by id.
-        responses, options, keywords, ranks, reference_tokens: by question id; every question has a response.
+        responses, options, keywords, ranks, reference_tokens: by question id.
+        reasons: why questions have no response; each question has one of the two.
     """
-    return [
-        Item(
-            question_id=question.question_id,
+    items = []
+    for question in questions:
+        name = question.question_id
+        item = Item(
+            question_id=name,
             side=sides[question.record_id],
             question=question.question,
             reference=question.answer,
-            response=response.response,
-            response_tokens=response.response_tokens,
-            reference_tokens=(reference_tokens or {}).get(question.question_id),
-            answer_log_probs=response.answer_log_probs,
-            answer_hits=response.answer_hits,
-            keywords=(keywords or {}).get(question.question_id),
-            alternative_log_probs=(options or {}).get(question.question_id),
+            reference_tokens=(reference_tokens or {}).get(name),
+            keywords=(keywords or {}).get(name),
+            alternative_log_probs=(options or {}).get(name),
             answer_index=question.answer_index,
-            fact_ranks=(ranks or {}).get(question.question_id),
+            fact_ranks=(ranks or {}).get(name),
+            unanswered=(reasons or {}).get(name),
         )
-        for question, response in ((question, responses[question.question_id]) for question in questions)
-    ]
+        items.append(item if item.unanswered else item.answered(responses[name]))
+    return items
 
 
 def record_items(sides: Mapping[str, Side], ranks: Mapping[str, Sequence[FactRank]]) -> list[Item]:

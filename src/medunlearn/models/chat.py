@@ -110,10 +110,20 @@ def _frozen(today: str) -> Iterator[None]:
 
 
 def answer_text(tokenizer: Any, tokens: Sequence[int]) -> str:
-    """Text of a generated answer without its reasoning block; one that was not closed stays, since it was cut."""
-    text: str = tokenizer.decode(list(tokens), skip_special_tokens=True).strip()
+    """Text of a generated answer (:func:`without_reasoning`)."""
+    return without_reasoning(tokenizer.decode(list(tokens), skip_special_tokens=True), turn_of(tokenizer).prompt)
+
+
+def without_reasoning(text: str, prompt: str = "") -> str:
+    """An answer without spaces around it and without its reasoning block; one that was not closed stays, since it
+    was cut.
+
+    Args:
+        prompt: text of the chat template before the answer, which may open the block.
+    """
+    text = text.strip()
     thought = max((place for mark in _THOUGHT_ENDS if (place := text.find(mark)) >= 0), default=-1)
-    opens = "".join((turn_of(tokenizer).prompt, text[: len("<thinking>")]))
+    opens = "".join((prompt, text[: len("<thinking>")]))
     if thought < 0 or "<think" not in opens:
         return text
     return text[text.index(">", thought) + 1 :].strip()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -23,16 +23,22 @@ from medunlearn.data.storage import write_frame
 from medunlearn.errors import ConfigError
 from medunlearn.metrics import get_metric, own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
-from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.metrics.measure import Need, question_items, record_items
 from medunlearn.metrics.needs import TOOLS
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
-from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.question_selection import questions_to_ask
-from medunlearn.probes.questioning import Questioning
 from medunlearn.probes.rank_plan import rank_plan, rank_versions
 from medunlearn.probes.reference_tokens import reference_tokens
+from medunlearn.probes.respondent_runs import RespondentRun
+from medunlearn.probes.respondents import (
+    EVERYTHING,
+    Respondent,
+    lacking_needs,
+    recorded_gifts,
+    refuse_unanswerable,
+)
 from medunlearn.probes.score import (
     local_tools,
     measure_tools,
@@ -42,7 +48,8 @@ from medunlearn.probes.score import (
     score_store,
     write_tables,
 )
-from medunlearn.probes.shared_work import SharedWork
+from medunlearn.probes.text_questioning import TextQuestioning
+from medunlearn.progress import remark
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import fact_table
@@ -53,6 +60,11 @@ from medunlearn.results.runs import Recording, Run, folder_of, is_complete, make
 from medunlearn.results.scores import question_labels, record_labels
 from medunlearn.training.processes import Processes, join
 
+if TYPE_CHECKING:
+    from medunlearn.models.load import LanguageModel
+    from medunlearn.probes.questioning import Questioning
+    from medunlearn.probes.shared_work import SharedWork
+
 __all__ = ["evaluate", "evaluate_one", "evaluation_folder", "metric_names"]
 
 _RANKING = frozenset(("fact_ranks", "note_ranks", "keywords"))
@@ -61,30 +73,51 @@ IMAGES = "images-control"
 
 
 def evaluate(
-    run: Run | Path | str,
+    run: Run | RespondentRun | Path | str,
     benchmark: Benchmark,
     settings: EvaluateSettings,
     *,
-    against: Sequence[Run | Path | str] = (),
+    against: Sequence[Run | RespondentRun | Path | str] = (),
     device: str = "auto",
     quiet: bool = False,
 ) -> Evaluation:
     """Score a run's model on a split, and the runs that it is compared with.
 
     Responses, scores and summary are stored in each run's folder and computed once. Several processes (torchrun)
-    share the questions, each with the model on its device.
+    share the questions, each with the model on its device. A server or stored responses are asked by one.
 
     Raises:
         InputError: an unknown split, metric or model.
+        ConfigError: a respondent that gives nothing that the measures need.
         ModelError: a broken model, unless ``allow_broken``; its answers and scores are stored.
     """
-    runs = [Run.of(model) for model in (run, *against)]
-    processes = join()
-    how: dict[str, Any] = {"device": processes.device(device), "quiet": quiet, "work": SharedWork()}
-    models = [evaluate_together(model, benchmark, settings, processes, **how) for model in runs]
+    named = [model if isinstance(model, RespondentRun) else (Run.of(model), None) for model in (run, *against)]
+    names = metric_names(benchmark, settings)
+    for own, _ in named:
+        _tell_lacking(own, names, quiet)
+    processes, how = join(), dict[str, Any](quiet=quiet)
+    if any(recorded_gifts(own) == EVERYTHING for own, _ in named):
+        from medunlearn.probes.shared_work import SharedWork
+
+        how |= {"device": processes.device(device), "work": SharedWork()}
+    models = [
+        evaluate_together(own, benchmark, settings, processes, respondent=respondent, **how)
+        for own, respondent in named
+    ]
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
     refuse_broken(evaluation.problems, allowed=settings.allow_broken)
     return evaluation
+
+
+def _tell_lacking(run: Run, names: Sequence[str], quiet: bool) -> None:
+    """Name the measures that a run's respondent leaves unscored, before anything is asked.
+
+    Raises:
+        ConfigError: all of them.
+    """
+    gives = recorded_gifts(run)
+    if lacking := refuse_unanswerable(names, gives, run.label):
+        remark(f"{run.label} gives no more than a response's text: {', '.join(lacking)} are unscored", quiet=quiet)
 
 
 def evaluate_together(
@@ -93,28 +126,33 @@ def evaluate_together(
     settings: EvaluateSettings,
     processes: Processes,
     *,
+    respondent: Respondent | None = None,
     device: str = "auto",
     quiet: bool = False,
     work: SharedWork | None = None,
 ) -> Evaluated:
     """:func:`evaluate_one` by several processes: each asks the model a share, and rank 0 scores everything.
 
-    An engine of vLLM is asked by rank 0 alone.
+    An engine of vLLM, a server and stored responses are asked by rank 0 alone.
 
     Args:
+        respondent: as for :func:`evaluate_one`.
         device: device of this process.
 
     Raises:
         Errors of :func:`evaluate_one`.
     """
-    shared = processes.world > 1 and settings.backend == "own"
+    here = recorded_gifts(run) == EVERYTHING and settings.backend == "own"
+    shared = here and processes.world > 1
     if shared and not processes.on_main(lambda: is_complete(evaluation_folder(run, benchmark, settings))):
+        from medunlearn.probes.questioning import Questioning
+
         rendering, silent = run.rendering(settings.template, settings.context), quiet or not processes.main
         questioning = Questioning(run, benchmark, settings, rendering, device, silent, None, work=work)
         with processes.barrier():
             questioning.ask_share(processes, metric_names(benchmark, settings))
         del questioning
-    how: dict[str, Any] = {"device": device, "quiet": quiet, "work": work}
+    how: dict[str, Any] = {"respondent": respondent, "device": device, "quiet": quiet, "work": work}
     with processes.main_first():
         return evaluate_one(run, benchmark, settings, **how)
 
@@ -124,6 +162,7 @@ def evaluate_one(
     benchmark: Benchmark,
     settings: EvaluateSettings,
     *,
+    respondent: Respondent | None = None,
     device: str = "auto",
     quiet: bool = False,
     live: LanguageModel | None = None,
@@ -132,6 +171,7 @@ def evaluate_one(
     """Score one run's model; a complete evaluation is returned unchanged. Identical answers are noted.
 
     Args:
+        respondent: who answers for a run without a model (:mod:`medunlearn.probes.respondent_runs`).
         live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
         work: state of the process, shared with other evaluated models.
 
@@ -151,20 +191,29 @@ def evaluate_one(
     inputs = _inputs(run, benchmark, settings)
     recording = Recording(folder, "evaluate", run.label, settings, inputs, data_use=use)
     if recording.done:
-        make_latest(folder)
-        return Evaluated(run, Run.open(folder))
+        done = Evaluated(run, Run.open(folder))
+        facts = done.record.info.results.get("respondent", {})
+        if respondent is None or not respondent.tries_again(facts):
+            make_latest(folder)
+            return done
     with recording.running():
         # Before anything is asked: that they cannot be found should not cost an hour of generation.
         with recording.stage("keywords"):
             keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
-        questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live, work=work)
+        questioning: Questioning | TextQuestioning
+        if recorded_gifts(run) == EVERYTHING:
+            from medunlearn.probes.questioning import Questioning
+
+            questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live, work=work)
+        else:
+            questioning = TextQuestioning(run, benchmark, settings, rendering, respondent, quiet)
         answers = _ask(questioning, questions, metrics, recording)
         del questioning  # The model makes room for those of the measures.
         if work is not None and any(getattr(settings, tool) for tool in TOOLS):
             work.base.drop()
         with recording.stage("score"):
             _write_scores(run, answers, keywords, benchmark, split, settings, metrics, folder, device)
-        pairs = ((q.answer, answers.responses[q.question_id]) for q in questions)
+        pairs = ((q.answer, answers.responses[q.question_id]) for q in answers.answered)
         problems = answer_problems([(reference, answer.response, answer.finished) for reference, answer in pairs])
         recording.info.results = {
             "health": {"problems": [*answers.problems, *problems]},
@@ -178,6 +227,7 @@ def evaluate_one(
             "own_measures": own_measures(metrics),
             "tools": local_tools(settings, metrics),
             "other_texts": not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint),
+            **({"without_response": dict(answers.reasons)} if answers.reasons else {}),
             **answers.facts,
         }
     return Evaluated(run, Run.open(folder))
@@ -194,6 +244,8 @@ class _Answers:
         controls: responses and likelihoods of options with other images, by control.
         ranks, record_ranks: ranks of facts, by question and by record.
         problems: problems of the model's weights.
+        gives: the inputs of measures that the respondent gives.
+        reasons: why questions have no response, by question.
         facts: for the evaluation's record: the store of responses, and batch layouts.
     """
 
@@ -205,18 +257,28 @@ class _Answers:
     ranks: Mapping[str, list[FactRank]]
     record_ranks: Mapping[str, list[FactRank]]
     problems: tuple[str, ...]
+    gives: frozenset[Need]
+    reasons: Mapping[str, str]
     facts: Mapping[str, Any]
+
+    @property
+    def answered(self) -> list[Question]:
+        """The questions with a response."""
+        return [question for question in self.questions if question.question_id in self.responses]
 
 
 def _ask(
-    questioning: Questioning, questions: Sequence[Question], metrics: Sequence[str], recording: Recording
+    questioning: Questioning | TextQuestioning,
+    questions: Sequence[Question],
+    metrics: Sequence[str],
+    recording: Recording,
 ) -> _Answers:
     run, settings = questioning.run, questioning.settings
     with recording.stage("ask"):
         store, responses, how = questioning.ask(questions)
         options, option_facts = questioning.rate(questions, metrics)
         controls = (
-            _ask_with_other_images(questioning, questions, metrics, recording.folder)
+            _ask_with_other_images(questioning, questions, metrics, recording.folder)  # type: ignore[arg-type]
             if settings.image_control
             else {}
         )
@@ -233,6 +295,8 @@ def _ask(
         ranks,
         record_ranks,
         tuple(dict.fromkeys((*run.info.problems, *questioning.problems))),
+        questioning.gives,
+        questioning.reasons,
         {**place, **how, **option_facts, **rank_facts},
     )
 
@@ -249,11 +313,15 @@ def _write_scores(
     device: str,
 ) -> None:
     questions, sides = answers.questions, benchmark.sides(split)
-    tokens = reference_tokens(run, benchmark, questions, settings, metrics)
-    items = question_items(questions, sides, answers.responses, answers.options, keywords, answers.ranks, tokens)
-    labels = question_labels(benchmark, split, questions)
+    lacking = lacking_needs(metrics, answers.gives)
+    tokens = reference_tokens(
+        run, benchmark, questions, settings, [name for name in metrics if name not in lacking]
+    )
+    given = answers.responses, answers.options, keywords, answers.ranks, tokens, answers.reasons
+    items, labels = question_items(questions, sides, *given), question_labels(benchmark, split, questions)
     tools, store = measure_tools(settings, metrics, device), score_store(folder, settings, metrics)
-    tables = [score_items(items, metrics, settings, labels, device, tools=tools, store=store)] if items else []
+    how: dict[str, Any] = {"tools": tools, "store": store, "lacking": lacking}
+    tables = [score_items(items, metrics, settings, labels, device, **how)] if items else []
     if answers.ranks or answers.record_ranks:
         records = record_items(sides, answers.record_ranks)
         tables.append(score_records(records, metrics, benchmark, settings))

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import tightest
 from medunlearn.data.fact_ranks import IN_RECORD, FactRank, rank_settings, stored_ranks
 from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, rated_options
 from medunlearn.errors import InputError
-from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.generation.fact_ranking import FactRanker, RankSequences
 from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
-from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.respond import respond
 from medunlearn.generation.sharing import Way, way_of
-from medunlearn.generation.vllm_backend import load_vllm
 from medunlearn.metrics import get_metric
-from medunlearn.models.ancestry import model_use
+from medunlearn.metrics.measure import Need
 from medunlearn.models.layouts import BatchCounts, attention_window, batch_counts, describe_layouts
-from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.sequences import Rendering
+from medunlearn.probes.local_model import LocalModel
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.rank_plan import RankPlan, rank_plan
+from medunlearn.probes.respondents import EVERYTHING
+from medunlearn.probes.run_stores import store_of
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
@@ -64,6 +64,8 @@ class Questioning:
         live: the model if it is already in memory; otherwise it is loaded once.
         folder: parent folder of the response stores; None: the run's folder.
         work: state of the process, shared with other evaluated models.
+        gives: the inputs of measures that it can give: all of them.
+        reasons: why questions have no response, by question: none lacks one.
     """
 
     run: Run
@@ -77,6 +79,8 @@ class Questioning:
     work: SharedWork | None = None
     variant: str = ""
     load: Callable[[], LanguageModel] | None = None
+    gives: frozenset[Need] = EVERYTHING
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.variant = self.variant or self.rendering.context
@@ -85,19 +89,14 @@ class Questioning:
     def language_model(self) -> LanguageModel:
         if self.load is not None:
             return self.load()
-        weights, images = self.settings.weights, self.benchmark.folder
-        if self.live is None and self.settings.backend == "vllm":
-            if self.work is not None:
-                self.work.base.drop()
-            return load_vllm(self.run.model, weights=weights)
-        return self.live or load_model(
-            self.run.model,
-            device=self.device,
-            weights=weights,
-            images=images,
-            allow_broken=self.settings.allow_broken,
-            shared=None if self.work is None else self.work.base,
-        )
+        if self.live is not None:
+            return self.live
+        settings, base = self.settings, None if self.work is None else self.work.base
+        if base is not None and settings.backend == "vllm":
+            base.drop()
+        how = {"weights": settings.weights, "backend": settings.backend, "allow_broken": settings.allow_broken}
+        model = LocalModel(self.run.model, self.device, self.run.label, **how)  # type: ignore[arg-type]
+        return model.load(images=self.benchmark.folder, shared=base)  # type: ignore[no-any-return]
 
     @cached_property
     def rank_store(self) -> ResponseStore:
@@ -263,33 +262,3 @@ class Questioning:
     def _store(self, limit: int, ranks: Mapping[str, int] | None = None) -> ResponseStore:
         how = (self.settings, self.rendering, limit, ranks)
         return store_of(self.run, self.benchmark, *how, folder=self.folder)
-
-
-def store_of(
-    run: Run,
-    benchmark: Benchmark,
-    settings: EvaluateSettings,
-    rendering: Rendering,
-    limit: int,
-    ranks: Mapping[str, int] | None = None,
-    *,
-    folder: Path | None = None,
-    decoding: str = GREEDY_NAME,
-) -> ResponseStore:
-    """The response store of a run's model for these settings; with ``ranks``, the store of likelihoods for ranks.
-
-    Args:
-        folder: parent folder of the store; None: the run's folder.
-        decoding: name of the decoding, and sampling seed.
-    """
-    return open_store(
-        (folder or run.folder) / "responses",
-        model_fingerprint=run.fingerprint,
-        benchmark_fingerprint=benchmark.fingerprint,
-        weights=settings.weights if settings.backend == "own" else f"{settings.weights}, {settings.backend}",
-        rendering=rendering,
-        max_new_tokens=limit,
-        ranks=ranks,
-        decoding=decoding,
-        data_use=tightest([benchmark.data_use, model_use(run.folder)]),
-    )

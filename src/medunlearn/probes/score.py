@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +26,7 @@ from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
 from medunlearn.probes.reference_tokens import reference_tokens
+from medunlearn.probes.respondents import lacking_needs, recorded_gifts
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run, find_benchmark
@@ -116,9 +117,10 @@ def score_evaluation(
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
+    lacking = lacking_needs(metric_list, recorded_gifts(evaluated.run))
     settings = _with_moved_tools(evaluated, settings, metric_list)
     store = score_store(evaluated.record.folder, settings, metric_list)
-    table = score_items(items, metric_list, settings, labels, device, store=store)
+    table = score_items(items, metric_list, settings, labels, device, store=store, lacking=lacking)
     of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
@@ -145,6 +147,7 @@ def score_items(
     *,
     tools: Tools | None = None,
     store: ScoreStore | None = None,
+    lacking: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """The score table of some measures on an evaluation's items.
 
@@ -152,9 +155,12 @@ def score_items(
         labels: from :func:`~medunlearn.results.scores.question_labels`.
         tools: the models of measures, if they are loaded (:func:`measure_tools`).
         store: of finished chunks.
+        lacking: measure -> why it is unscored on every item (:func:`~medunlearn.probes.respondents.lacking_needs`).
     """
+    measures = [get_metric(name) for name in names]
+    unscored = {get_metric(name).name: reason for name, reason in (lacking or {}).items()}
     tools = tools or measure_tools(settings, names, device)
-    return measured(scoring.score(items, [get_metric(name) for name in names], tools, store=store), labels)
+    return measured(scoring.score(items, measures, tools, store=store, unscored=unscored), labels)
 
 
 def local_tools(settings: EvaluateSettings, names: Sequence[str]) -> dict[str, str]:
@@ -281,7 +287,8 @@ def _stored_items(
     folder = evaluated.responses_folder
     stored = ResponseStore.read_complete(folder)
     responses = {name: response for (name, _, sample), response in stored.items() if not sample}
-    missing = [question.question_id for question in questions if question.question_id not in responses]
+    answered = [question for question in questions if question.question_id not in evaluated.without_response]
+    missing = [question.question_id for question in answered if question.question_id not in responses]
     if missing or len(questions) < len(order):
         raise InputError(
             f"{evaluated.run.folder} lacks responses of this evaluation. Remove "
@@ -300,5 +307,7 @@ def _stored_items(
     ranks, of_records = stored_ranks(plan.questions, stored, context), stored_ranks(plan.records, stored, IN_RECORD)
     sides = benchmark.sides(split)
     tokens = reference_tokens(evaluated.run, benchmark, questions, settings, names)
-    items = question_items(questions, sides, responses, options, keywords, ranks, tokens)
+    items = question_items(
+        questions, sides, responses, options, keywords, ranks, tokens, evaluated.without_response
+    )
     return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

@@ -99,6 +99,25 @@ class Evaluated:
         return str(self.record.info.results["context"])
 
     @property
+    def without_response(self) -> dict[str, str]:
+        """Question -> why it has no response."""
+        recorded = self.record.info.results.get("without_response")
+        return {str(name): str(why) for name, why in recorded.items()} if isinstance(recorded, dict) else {}
+
+    @property
+    def caveat(self) -> str:
+        """Sentence on a model that was not asked on this machine; empty for others."""
+        respondent = self.run.info.results.get("respondent")
+        if not isinstance(respondent, dict):
+            return ""
+        missing = len(self.without_response)
+        without = f", and so are {missing:,} questions without a response" if missing else ""
+        return (
+            f"{self.run.label} gave text alone ({respondent.get('kind')}): measures that need more are "
+            f"unscored{without}."
+        )
+
+    @property
     def extractor(self) -> str:
         """Extractor of the leakage score's keywords; empty if it was not measured."""
         return str(self.record.info.results.get("extractor", ""))
@@ -206,7 +225,8 @@ class Evaluation:
         )
         drawn = dict.fromkeys(model.undecided for model in self.models if model.undecided)
         sentences = (f"{reason[0].upper()}{reason[1:]}: no number here decides anything." for reason in drawn)
-        return (*sentences, *others, *elsewhere, *(self.reference.caveats if self.reference else ()))
+        answered = filter(None, (model.caveat for model in self.models))
+        return (*sentences, *answered, *others, *elsewhere, *(self.reference.caveats if self.reference else ()))
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:

@@ -293,7 +293,8 @@ def _digest(folder: Path, record: RunRecord) -> str:
         return responses_digest(ResponseStore.read_complete(folder / "responses").values())
     evaluated = Evaluated(Run(folder.parents[1], RunRecord.read(folder.parents[1])), Run(folder, record))
     responses = evaluated.responses
-    return responses_digest(responses[name] for name in evaluated.questions["question_id"])
+    asked = [name for name in evaluated.questions["question_id"] if name not in evaluated.without_response]
+    return responses_digest(responses[name] for name in asked)
 
 
 def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:

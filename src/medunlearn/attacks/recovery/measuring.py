@@ -214,7 +214,7 @@ class StateMeasurer:
     ) -> dict[str, list[Response]]:
         """Sampled responses by question; stored ones are not sampled again."""
         from medunlearn.generation.respond import sample_responses
-        from medunlearn.probes.questioning import store_of
+        from medunlearn.probes.run_stores import store_of
 
         store = store_of(
             self.run,

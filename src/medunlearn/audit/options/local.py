@@ -21,7 +21,8 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.generation.option_scoring import rate_options
-from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.respond import respond
+from medunlearn.generation.response_stores import open_store
 from medunlearn.metrics.likelihood import mean_log_prob
 from medunlearn.models.folders import model_folder, model_identity
 from medunlearn.models.load import LanguageModel, load_model

@@ -54,7 +54,8 @@ def evaluation_stage(
     if not (run / "responses").exists():
         return whole
     from medunlearn.models.pretrained import load_tokenizer
-    from medunlearn.probes.questioning import longest_answer, store_of
+    from medunlearn.probes.questioning import longest_answer
+    from medunlearn.probes.run_stores import store_of
 
     how = model, benchmark, settings, model.rendering(settings.template, settings.context)
     questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)

@@ -291,6 +291,7 @@ def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[st
         "that answers were destroyed, not forgotten.": all(model.run.role != "retrained" for model in models),
         f"Leakage scores (ls) have {extractor_words(extractors)}, not by AMNESIA's scispaCy: they compare models "
         "with each other, not with its Table 2.": bool(extractors - {PAPER_EXTRACTOR}),
+        **{model.caveat: True for model in models if model.caveat},
         OTHER_TOKENS: not one_vocabulary(models),
         "A model was trained on other texts than those that it was asked about or made to forget (--other-texts): "
         "what it never saw it cannot have forgotten.": any(

@@ -14,7 +14,8 @@ from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
-from medunlearn.generation.respond import open_store, respond
+from medunlearn.generation.respond import respond
+from medunlearn.generation.response_stores import open_store
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.pretrained import load_tokenizer

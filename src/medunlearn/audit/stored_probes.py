@@ -10,11 +10,11 @@ from typing import Any
 from medunlearn.audit.audit_tables import UNNAMED, Key
 from medunlearn.audit.probe_scoring import ProbeResponses
 from medunlearn.audit.probes import Probe
-from medunlearn.audit.response_logs import INSPECT, RESPONSE, read_references, read_response_rows
 from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
 from medunlearn.data.responses import Response
-from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError, unknown_name
+from medunlearn.probes.response_logs import RESPONSE, read_references, read_response_rows
+from medunlearn.probes.stored_responses import EMPTY
 from medunlearn.sources.table_files import refuse_bad_rows
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -31,26 +31,12 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """Accepted names of each column; the first two columns are required."""
 
-EMPTY = "the file holds no response"
 MIXED = 0
 """Prefix length of probes whose prefixes have many lengths."""
 _REQUIRED, _NUMBERS = ("suffix", "response"), ("prefix_tokens", "sample", "copies")
-_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json", INSPECT)
 
 Row = Mapping[str, Any]
 """A row by our names of the columns; a number is None if the file has none."""
-
-
-def is_table(path: Path) -> bool:
-    """True if a path is a table of responses."""
-    return path.is_file() and path.suffix.lower() in _ENDINGS
-
-
-def identity(file: Path, references: Path | None = None) -> list[str]:
-    """Part of the run's key."""
-    if not file.is_file():
-        raise SourceError(f"There is no file {file}. --responses names a table: JSONL, CSV or Parquet.")
-    return ["responses", sha256_of(file), *([] if references is None else [sha256_of(references)])]
 
 
 def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | None = None) -> ProbeResponses:

@@ -1,7 +1,7 @@
 """Rows of stored responses from tables and from unconverted logs: Inspect, lm-evaluation-harness, OpenAI batches.
 
-Each row has the columns of a table of responses (:data:`~medunlearn.audit.stored.COLUMNS`). The response of a
-failed request is None.
+Each row has the columns of a table of responses (:data:`~medunlearn.audit.stored_probes.COLUMNS`). The response of
+a failed request is None.
 """
 
 from __future__ import annotations
