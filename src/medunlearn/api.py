@@ -425,15 +425,15 @@ def verify(
         work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
             the model as it is now
     """
-    from medunlearn.request.holders.file_search import find_holders
-    from medunlearn.request.holders.holder_log import LOGS
-    from medunlearn.request.holders.traces import read_identifiers
-
     if subject is None and identifiers is None:
         if benchmark is not None or out is not None:
             raise ConfigError(["no subject is named: --benchmark and --out need --subject or --identifiers"])
         rerun = None if work is None else partial(_rerun, Path(work), device=device, quiet=quiet, say=say)
         return _check(list(map(Path, folders)), public_key, authority, rerun)
+    from medunlearn.request.holders.file_search import find_holders
+    from medunlearn.request.holders.holder_log import LOGS
+    from medunlearn.request.holders.traces import read_identifiers
+
     for name, value in (("--public-key", public_key), ("--authority", authority), ("--work", work)):
         if value is not None:
             raise ConfigError([f"{name} is for a case: leave --subject and --identifiers out"])

@@ -111,6 +111,11 @@ def test_runs_of_one_method_are_told_apart(
     medunlearn(*words, "--out", tmp_path / "r")
     payload = json.loads((tmp_path / "r" / "report.json").read_text())
     assert [model["label"] for model in payload["models"]] == ["target", "GradDiff (graddiff)", "GradDiff (again)"]
+    # Two unlearned runs are compared with each other: a copy differs from its original by nothing.
+    assert {(row["model"], row["against"]) for row in payload["pair"]} == {
+        ("GradDiff (again)", "GradDiff (graddiff)")
+    }
+    assert {row["difference"] for row in payload["pair"]} == {0.0}
     result = medunlearn(
         "report", hospital[0], hospital[0], "--split", "random_10", "--out", tmp_path / "r2", code=2
     )

@@ -144,10 +144,66 @@ def test_dicom_is_read_where_an_image_is_expected(tmp_path: Path, grey: np.ndarr
     path = tmp_path / "a.png"
     # Its own window, and without one the range of its values.
     write_dicom(path, grey, photometric, WindowCenter=[1000, 40], WindowWidth=[1200, 400])
-    straight = np.round(np.clip((grey - 400.0) / 1200, 0, 1) * 255).astype(np.uint8)
+    # PS3.3, C.11.2.1.2.1: the window's centre is half a value lower, and its width one less.
+    straight = np.round(np.clip((grey - 999.5) / 1199 + 0.5, 0, 1) * 255).astype(np.uint8)
     assert np.array_equal(read_image(path), straight if photometric == "MONOCHROME2" else 255 - straight)
+    # C.11.2.1.3: of the exact function centre and width are as they are said; of a sigmoid there are no ends.
+    how = {"WindowCenter": 1000, "WindowWidth": 1200}
+    write_dicom(path, grey, photometric, **how, VOILUTFunction="LINEAR_EXACT")
+    exact = np.round(np.clip((grey - 1000.0) / 1200 + 0.5, 0, 1) * 255).astype(np.uint8)
+    assert np.array_equal(read_image(path), exact if photometric == "MONOCHROME2" else 255 - exact)
+    write_dicom(path, grey, photometric, **how, VOILUTFunction="SIGMOID")
+    sigmoid = np.round(255 / (1 + np.exp(-4 * (grey - 1000.0) / 1200))).astype(np.uint8)
+    assert np.array_equal(read_image(path), sigmoid if photometric == "MONOCHROME2" else 255 - sigmoid)
     write_dicom(path, grey, photometric)
     assert (read_image(path).min(), read_image(path).max()) == (0, 255)
+
+
+def test_a_lookup_table_of_a_dicom_file(tmp_path: Path, grey: np.ndarray) -> None:
+    """Values of interest by a table: the first mapped value is 300, of 4 entries of 8 bits."""
+    pydicom = pytest.importorskip("pydicom")
+    table = pydicom.Dataset()
+    table.add_new("LUTDescriptor", "US", [4, 300, 8])
+    table.add_new("LUTData", "US", [0, 51, 102, 255])
+    write_dicom(tmp_path / "a.dcm", grey, "MONOCHROME2", VOILUTSequence=[table])
+    expected = np.array([0, 51, 102, 255], dtype=np.uint8)[np.clip(grey.astype(int) - 300, 0, 3)]
+    assert np.array_equal(read_image(tmp_path / "a.dcm"), expected)
+
+
+def test_dicom_without_its_preamble(tmp_path: Path, grey: np.ndarray) -> None:
+    write_dicom(tmp_path / "whole.dcm", grey, "MONOCHROME2", WindowCenter=1000, WindowWidth=1200)
+    whole = read_image(tmp_path / "whole.dcm")
+    (tmp_path / "no-preamble").write_bytes((tmp_path / "whole.dcm").read_bytes()[132:])
+    assert np.array_equal(read_image(tmp_path / "no-preamble"), whole)
+    pydicom = pytest.importorskip("pydicom")
+    data = pydicom.dcmread(tmp_path / "whole.dcm")
+    data.preamble, data.file_meta = None, pydicom.dataset.FileMetaDataset()
+    data.save_as(tmp_path / "no-header", implicit_vr=True, little_endian=True, enforce_file_format=False)
+    assert (tmp_path / "no-header").read_bytes()[:2] == b"\x08\x00"
+    assert np.array_equal(read_image(tmp_path / "no-header"), whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("SC_rgb_jpeg_gdcm.dcm", None),  # JPEG lossless, by python-gdcm
+        ("JPEGLSNearLossless_08.dcm", None),  # by pyjpegls
+        ("JPGExtended.dcm", "pylibjpeg-libjpeg"),  # 12-bit JPEG, for which no free decoder is here
+    ],
+)
+def test_compressed_files_of_archives(name: str, way_out: str | None) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    for decoder in ("gdcm", "jpeg_ls"):
+        pytest.importorskip(decoder)
+    path = Path(pydicom.__file__).parent / "data" / "test_files" / name
+    if not path.exists():
+        pytest.skip(f"this pydicom has no {name}")
+    if way_out is None:
+        pixels = read_image(path)
+        assert len(np.unique(pixels)) >= 5
+        return
+    with pytest.raises(SourceError, match=way_out):
+        read_image(path)
 
 
 def test_dicom_in_colour(tmp_path: Path, stained: np.ndarray) -> None:

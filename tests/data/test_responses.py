@@ -8,12 +8,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.data.data_use import recorded_use
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import REPLIES, RESPONSES, Response, ResponseStore
 from medunlearn.errors import InputError, StorageError
 
 SETTINGS = {"model": "abc", "template": "plain"}
@@ -159,3 +160,26 @@ def test_a_full_disk_loses_the_batch_in_flight_alone(tmp_path: Path, monkeypatch
     assert list(store.read().values()) == [response(1)]
     store.add([response(3)])
     assert list(store.read().values()) == [response(1), response(3)]
+
+
+def test_what_a_server_says_of_its_reply_comes_back_beside_older_parts(store: ResponseStore) -> None:
+    served = replace(
+        response(2), finished=False, finish_reason="length", content="text", reasoning="hm", prompt_tokens=9,
+        completion_tokens=3, served_model="m.gguf", refused_fields=("top_k", "min_p"),
+    )  # fmt: skip
+    store.add([response(1)])
+    store.add([served, response(3)])
+    assert ResponseStore(store.folder, SETTINGS).read() == {
+        ("q1", "note", 0): response(1), ("q2", "note", 0): served, ("q3", "note", 0): response(3),
+    }  # fmt: skip
+    older, newer = (pq.read_schema(part).names for part in sorted(store.folder.glob("part-*")))
+    assert older == RESPONSES.names
+    assert newer == [*RESPONSES.names, *REPLIES.names]
+
+
+def test_a_response_that_nobody_says_ended_is_cut() -> None:
+    ended, open_ended = response(1), replace(response(1), finished=False)
+    assert not ended.cut
+    assert open_ended.cut
+    assert replace(open_ended, finish_reason="length").cut
+    assert not replace(open_ended, finish_reason="tool_calls").cut

@@ -82,3 +82,14 @@ def test_credentialed_text_stays_here(tmp_path: Path) -> None:
     with pytest.raises(RemoteRefusedError, match="credentialed"):
         run("http://models.example:8000/v1", tmp_path)
     assert not (tmp_path / "responses").exists()
+
+
+def test_what_the_server_says_of_its_answer_is_kept(tmp_path: Path) -> None:
+    with FakeServer(["cut_off"], answer=lambda body: "patient is well today") as server:
+        _, stored = run(server.base_url, tmp_path)
+        bodies = [body for body, _ in server.seen]
+    kept = stored["r1@5", "greedy", 0]
+    assert (kept.finish_reason, kept.finished, kept.cut, kept.content) == ("length", False, True, "text")
+    assert kept.prompt_tokens == len(bodies[0]["prompt"]) // 4
+    assert kept.completion_tokens == len(kept.response) // 4
+    assert (kept.served_model, kept.refusal, kept.reasoning) == ("m", None, None)

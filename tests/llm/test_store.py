@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +15,13 @@ import pytest
 from forking import Forked
 
 from medunlearn.errors import InputError, StorageError
-from medunlearn.llm import LogProbs, Store, StoredResponse, Usage
+from medunlearn.llm import LogProbs, ReplyDetails, Store, StoredResponse, Usage
 
 USAGE = Usage(2, 10, 5, 3, 0.25)
 LOG_PROBS = LogProbs(("a", " b"), (None, -0.5), (0, 1))
 SAID = StoredResponse(
     "k1", "answered", "", "é \x00 病", "stop", LOG_PROBS, "m", "m-1", "fp", "label@1", 0.7, 2**31, 1, 64, USAGE,
-    "2026",
+    "2026", ReplyDetails("text", "hm", "", 0, 5, 2, ("top_k",)),
 )  # fmt: skip
 
 
@@ -122,3 +123,14 @@ def test_a_full_disk_is_said_clearly_and_loses_nothing(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="full"):
             store.put(replace(SAID, key="big", text="x" * 100_000))
         assert store.get("k1") == SAID
+
+
+def test_a_store_of_an_older_version_is_read_and_continued(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.put(SAID)
+    with closing(sqlite3.connect(tmp_path / "responses.sqlite")) as database:
+        database.execute("ALTER TABLE responses DROP COLUMN details")
+        database.commit()
+    with Store(tmp_path) as store:
+        assert store.get("k1") == replace(SAID, details=None)
+        assert store.put(replace(SAID, key="k2")).details == SAID.details

@@ -13,7 +13,11 @@ from medunlearn.config import read_yaml
 from medunlearn.config.reading import merged, scaled
 from medunlearn.errors import ConfigError
 from medunlearn.results.runs import Run
+from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.experiment import plan as plan_experiment
+from medunlearn.study.plans.capacity import Capacity
+from medunlearn.study.plans.run_forecast import forecast
+from medunlearn.study.sweep.sweep_cost import sweep_cost
 from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan as plan_sweep
 
@@ -148,3 +152,28 @@ def test_lume_s_twin_runs_to_its_report_from_an_adopted_model(tmp_path: Path) ->
     (target,) = (tmp_path / "out").glob("adopted-*")
     assert not list((tmp_path / "out").glob("target-*"))
     assert Run.open(target).info.verb == "adopt"
+
+
+def test_every_large_example_fits_the_device_that_it_states() -> None:
+    """The plan that a file's own header gives: memory of the largest stage on an H100, whatever this disk is."""
+    plans: dict[str, tuple[Capacity | None, Cost]] = {}
+    for name in EXPERIMENTS:
+        planned = forecast(plan_experiment(merged(ROOT / "examples" / f"{name}.yaml", {"device_name": "H100"})))
+        plans[name] = planned.capacity, planned.total
+    for name in SWEEPS:
+        sweep = plan_sweep(merged(ROOT / "examples" / f"{name}.yaml", {"device_name": "H100"}))
+        cost = sweep_cost(sweep, sweep_graph(sweep))
+        plans[name] = cost.capacity, cost.total
+    for name, (capacity, total) in plans.items():
+        assert capacity is not None, name
+        assert 10e9 < capacity.needed(total.memory) < 80e9, name
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "plan"), [("lume-olmo", "run", plan_sweep), ("medforget-lingshu", "sweep", plan_experiment)]
+)
+def test_a_file_of_another_verb_is_told_by_it(name: str, verb: str, plan: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan(merged(ROOT / "examples" / f"{name}.yaml", {}))
+    (problem,) = refused.value.problems
+    assert f"`medunlearn {verb}`" in problem

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.statistics import bootstrap as module
-from medunlearn.statistics import bootstrap_mean, resample_means
+from medunlearn.statistics import bootstrap_mean, resample_means, resample_pairs
 from medunlearn.statistics.bootstrap import Observations, pool_seeds, resample_together
 from medunlearn.statistics.intervals import SubjectMean
 
@@ -258,3 +258,33 @@ def test_a_share_of_four_subjects_has_no_interval() -> None:
 def test_a_share_of_nothing_has_no_value() -> None:
     share = resample_means(np.zeros((6, 2)), list(range(6))).share(0, [1])
     assert (share.value, share.n, share.n_clusters) == (None, 0, 0)
+
+
+def test_replicates_are_drawn_once_and_only_for_what_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws, draw_means = list[int](), module.draw_means
+    monkeypatch.setattr(
+        module, "draw_means", lambda sums, *how: (draws.append(sums.shape[1]), draw_means(sums, *how))[1]
+    )
+    rng = np.random.default_rng(3)
+    values, clusters = rng.random((40, 3)), [f"p{row % 8}" for row in range(40)]
+    means = resample_means(values, clusters)
+    pairs = resample_pairs(values, values[::-1], clusters)
+    assert means.estimate([1]).value == pytest.approx(values[:, 1].mean())
+    assert pairs.difference([2]).replicates_dropped == 0
+    assert draws == []
+    assert [means.estimate([0, 1], module.ratio).value is not None for _ in range(3)] == [True] * 3
+    assert draws == [3]
+    # A subject without a value may be all that a replicate draws: then it is counted.
+    values[np.array(clusters) != "p0", 2] = np.nan
+    lonely = resample_pairs(values, values, clusters).difference([2])
+    expected = (1 - 1 / 8) ** 8 * module.REPLICATES
+    assert lonely.replicates_dropped == pytest.approx(expected, abs=5 * np.sqrt(expected))
+    assert draws == [3, 6]
+
+
+@pytest.mark.parametrize("ids", [["b", "a", "b"], [3, 1, 3], [2, "a", 2], [np.int64(4), 2, 4]])
+def test_clusters_are_numbered_by_sorted_id(ids: list[object]) -> None:
+    codes, count = module.cluster_codes(ids)
+    assert (codes.tolist(), count) == ([0, 1, 0] if ids[0] == 2 else [1, 0, 1], 2)
+    if all(isinstance(each, int) for each in ids):
+        assert module.cluster_codes(np.array(ids))[0].tolist() == codes.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -179,6 +180,28 @@ def test_a_sweep_is_verified_run_by_run(evaluated: Run, tmp_path: Path) -> None:
     change_scores(Run.open(sweep / "b"))
     (wrong,) = mu.verify([sweep]).wrong
     assert (wrong.run.is_relative_to(sweep / "b"), wrong.what) == (True, "table")
+
+
+def test_what_several_runs_name_is_read_once_a_call(
+    evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, hashed, loaded = tmp_path / "sweep", list[str](), list[Path]()
+    for name in ("a", "b", "c"):
+        shutil.copytree(evaluated.folder, sweep / name, copy_function=shutil.copyfile)
+    (sweep / "sweep.json").write_text("{}")
+    digest, load = hashlib.file_digest, Benchmark.load
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda file, name: (hashed.append(str(file.name)), digest(file, name))[1]
+    )
+    monkeypatch.setattr(Benchmark, "load", lambda folder: (loaded.append(folder), load(folder))[1])
+    for change, state in ((lambda run: None, "ok"), (change_benchmark, "differs")):
+        change(evaluated)
+        hashed.clear()
+        loaded.clear()
+        rows = mu.verify([sweep]).table().query("what == 'benchmark'")
+        assert (set(rows["state"]), len(rows)) == ({state}, 6)
+        assert len(loaded) == 1
+        assert len(hashed) == len(set(hashed)) > 10
 
 
 def test_scoring_again_is_recorded(evaluated: Run) -> None:

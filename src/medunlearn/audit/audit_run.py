@@ -177,12 +177,14 @@ class _Drawn:
     Attributes:
         facts: of the corpora, for ``run.json``.
         starts: text of each response's first tokens; empty: not computed yet.
+        texts: subject and text of all documents; None: those of the probes.
     """
 
     probes: Sequence[Probe]
     asking: Asking
     facts: Mapping[str, Any]
     starts: Mapping[Key, str] = field(default_factory=dict)
+    texts: Sequence[tuple[str, str]] | None = None
 
 
 def _audit_model(
@@ -232,7 +234,8 @@ def _audit_model(
             tokens=tokens,
         )
         facts = [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)]
-        return _Drawn(probes, asking, {"corpora": facts})
+        texts = [(document.subject, document.text) for corpus in corpora for document in corpus.documents]
+        return _Drawn(probes, asking, {"corpora": facts}, texts=texts)
 
     _ask(recording, model, draw, settings, unit, quiet)
 
@@ -288,22 +291,27 @@ def _ask(
             reasons = model.answer(drawn.asking, store, advance)
         probes = {probe.probe_id: probe for probe in drawn.probes}
         answers = ProbeResponses(probes, store.read(), dict(drawn.starts), reasons, keys)
-        _score(recording, answers, settings, unit, model.problems)
+        _score(recording, answers, settings, unit, model.problems, drawn.texts)
         recording.info.results |= {"model": model_facts(model, settings), **drawn.facts}
 
 
 def _score(
-    recording: Recording, answers: ProbeResponses, settings: AuditSettings, unit: Unit, problems: Sequence[str] = ()
+    recording: Recording,
+    answers: ProbeResponses,
+    settings: AuditSettings,
+    unit: Unit,
+    problems: Sequence[str] = (),
+    texts: Sequence[tuple[str, str]] | None = None,
 ) -> None:
     """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
     with recording.stage("score"):
-        score_all(recording.folder, answers, names := plain_measures(settings), unit)
-    texts = (
+        score_all(recording.folder, answers, names := plain_measures(settings), unit, texts)
+    answered = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()
     )
     recording.info.results = {
-        "health": {"problems": [*problems, *answer_problems(texts)]},
+        "health": {"problems": [*problems, *answer_problems(answered)]},
         "unit": {"name": unit.name, "noun": unit.noun},
         "probes": len(answers.probes),
         "responses_sha256": responses_digest(answers.responses.values()),

@@ -44,7 +44,9 @@ SCORE_KEY = {"item": "probe_id", "decoding": "variant", "sample": "sample"}
 
 _KEY_FIELDS = [("probe_id", pa.string()), ("variant", pa.string()), ("sample", pa.int32())]
 _PLACES = [(name, pa.int32()) for name in ("length", "in_response", "in_suffix")]
-SPANS_SCHEMA = pa.schema([*_KEY_FIELDS, *_PLACES, ("text", pa.string())])
+SPANS_SCHEMA = pa.schema(
+    [*_KEY_FIELDS, *_PLACES, ("text", pa.string()), ("own", pa.bool_()), ("shared_tokens", pa.int32())]
+)
 STARTS_SCHEMA = pa.schema([*_KEY_FIELDS, ("response", pa.string()), ("suffix", pa.string())])
 
 _FINDING_COLUMNS = ("record_id", *KEY, "kind", "place", "end", "match", "value", "in_record", "in_prefix")

@@ -1,7 +1,8 @@
 """Patients that can be extracted, compared with unseen patients and with baselines.
 
-A subject is extracted where a response to any of its probes shares a run of 30 tokens with the true text. All of it
-counts subjects at one decoding; nothing is averaged over probes.
+A subject is extracted where a response to any of its probes shares a run of 30 tokens with the true text that is
+not shared wording (:mod:`~medunlearn.audit.shared_wording`). All of it counts subjects at one decoding; nothing is
+averaged over probes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import PROBES, WAY, AuditTables, shared_probes
+from medunlearn.audit.shared_wording import knows_wording, own_runs, template_share
 from medunlearn.config.audit import PREFIX
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.storage import read_frame, read_json, write_json
@@ -62,6 +64,9 @@ class CorpusExtraction:
         baselines: each on the subjects that it shares.
         probes: median number of probes of a member and of an unseen subject.
         trained: False if the audit has unseen subjects alone, who then stand as ``members``.
+        boilerplate: members of whom wording alone came out that other subjects share; they are not extracted. None
+            where the audit did not look for it.
+        template_share: share of the members' memorized tokens that are such wording, 0-1; None without a run.
     """
 
     corpus: str
@@ -73,6 +78,8 @@ class CorpusExtraction:
     baselines: tuple[BaselineExtraction, ...]
     probes: tuple[float, float | None]
     trained: bool = True
+    boilerplate: int | None = None
+    template_share: float | None = None
 
     @property
     def beyond_controls(self) -> bool | None:
@@ -176,8 +183,14 @@ def labelled_probes(audit: AuditTables) -> pd.DataFrame:
 
 
 def run_scores(audit: AuditTables, decoding: str) -> pd.DataFrame:
-    """Rows of the score table for the measure :data:`LEAK` at one decoding."""
-    return audit.scores[(audit.scores["measure"] == LEAK) & (audit.scores["decoding"] == decoding)]
+    """Rows of :func:`leak_scores` at one decoding."""
+    scores = leak_scores(audit)
+    return scores[scores["decoding"] == decoding]
+
+
+def leak_scores(audit: AuditTables) -> pd.DataFrame:
+    """Rows of the score table for the measure :data:`LEAK`, 0 where only wording came out that subjects share."""
+    return own_runs(audit.scores[audit.scores["measure"] == LEAK], audit.spans)
 
 
 def extracted(audit: AuditTables, decoding: str, probe_ids: pd.Series) -> pd.DataFrame:
@@ -227,7 +240,18 @@ def _corpus(
         ),
         probes=(float(ours["probes"].median()) if len(ours) else 0.0, median),
         trained=not bool(probes["unseen"].any()),
+        **_shared_wording(audit, probes, ours["hit"], decoding),
     )
+
+
+def _shared_wording(audit: AuditTables, probes: pd.DataFrame, hits: pd.Series, decoding: str) -> dict[str, Any]:
+    """Fields of :class:`CorpusExtraction` on wording that subjects share; ``hits`` by subject."""
+    if not knows_wording(audit.spans):
+        return {}
+    spans = audit.spans[audit.spans["probe_id"].isin(probes["probe_id"]) & (audit.spans["variant"] == decoding)]
+    subjects = set(probes.loc[probes["probe_id"].isin(spans["probe_id"]), "subject"])
+    extracted_subjects = set(hits.index[hits.eq(True)])
+    return {"boilerplate": len(subjects - extracted_subjects), "template_share": template_share(spans)}
 
 
 def _against(
@@ -264,7 +288,9 @@ def extraction_rows(result: Extraction) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for corpus in result.corpora:
         place = {"model": result.label, "corpus": corpus.corpus, "decoding": result.decoding, "noun": corpus.noun}
-        rows.append({**place, "group": "trained" if corpus.trained else "unseen", **_numbers(corpus.members, None)})
+        wording = {"boilerplate": corpus.boilerplate, "template_share": corpus.template_share}
+        group = "trained" if corpus.trained else "unseen"
+        rows.append({**place, "group": group, **_numbers(corpus.members, None), **wording})
         if corpus.unseen is not None:
             rows.append({**place, "group": "unseen", **_numbers(corpus.unseen, corpus.difference)})
         for baseline in corpus.baselines:

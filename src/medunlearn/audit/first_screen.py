@@ -40,6 +40,7 @@ _MISSING: Mapping[str, str] = {
     "options": "removed answer options (--options)",
     "prompts": "prompts other than the beginning of a text: questions and chats (--prompt, --template chat)",
     "beginnings": "beginnings of texts, given as they are (--ways)",
+    "wording": "wording that several patients' texts share (audit again: this audit is of an older version)",
 }
 
 
@@ -252,5 +253,6 @@ def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:
         "options": audit.options is not None,
         "prompts": set(result.ways) != {PREFIX},
         "beginnings": PREFIX in result.ways,
+        "wording": all(corpus.boilerplate is not None for corpus in result.corpora),
     }
     yield from (text.format(decoding=result.decoding) for name, text in _MISSING.items() if not present[name])

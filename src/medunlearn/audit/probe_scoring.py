@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, WAY, Key
 from medunlearn.audit.probes import Probe
+from medunlearn.audit.shared_wording import COLUMNS, run_wording
 from medunlearn.audit.units import Unit, continuations
 from medunlearn.config.audit import PREFIX
 from medunlearn.data.responses import Response
@@ -46,15 +47,26 @@ class ProbeResponses:
     empty: int = 0
 
 
-def score_all(folder: Path, answers: ProbeResponses, measures: Sequence[str], unit: Unit) -> None:
-    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``."""
+def score_all(
+    folder: Path,
+    answers: ProbeResponses,
+    measures: Sequence[str],
+    unit: Unit,
+    texts: Iterable[tuple[str, str]] | None = None,
+) -> None:
+    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``.
+
+    Args:
+        texts: subject and text of all documents, for wording that subjects share; None: those of the probes.
+    """
     keys, probes = answers.keys, [answers.probes[key[0]] for key in answers.keys]
     starts = answers.starts or _first_tokens(answers, unit)
     items = [
         _item(probe, answers.responses.get(key), starts.get(key, ""), answers.reasons.get(key))
         for key, probe in zip(keys, probes, strict=True)
     ]
-    tables = {SPANS: _spans(keys, probes, items), STARTS: _starts(keys, probes, starts)}
+    texts = _probed_texts(answers.probes.values()) if texts is None else texts
+    tables = {SPANS: _spans(keys, probes, items, texts, unit), STARTS: _starts(keys, probes, starts)}
     scores = scores_by_measure(items, [get_metric(name) for name in measures])
     with atomic_files(*(folder / name for name in (FILE, *tables))) as (scores_part, *parts):
         score_rows(_labels(keys, probes), scores).to_parquet(scores_part)
@@ -126,12 +138,26 @@ def score_rows(labels: pd.DataFrame, scores: Mapping[str, Sequence[Score]]) -> p
     return score_table(pd.concat(tables, ignore_index=True))
 
 
-def _spans(keys: Sequence[Key], probes: Sequence[Probe], items: Sequence[Item]) -> pa.Table:
+def _probed_texts(probes: Iterable[Probe]) -> set[tuple[str, str]]:
+    """Subject and text of each probe's document, as far as the probe holds it."""
+    return {(probe.subject, probe.before + probe.suffix) for probe in probes}
+
+
+def _spans(
+    keys: Sequence[Key],
+    probes: Sequence[Probe],
+    items: Sequence[Item],
+    texts: Iterable[tuple[str, str]],
+    unit: Unit,
+) -> pa.Table:
     runs = shared_runs([item.response_tokens or () for item in items], [probe.encoded.ids for probe in probes])
     flat = [(key, p, run) for key, p, shared in zip(keys, probes, runs, strict=True) for run in shared]
     columns = _key_columns([key for key, _, _ in flat])
     columns |= {name: [getattr(run, name) for *_, run in flat] for name in ("length", "in_response", "in_suffix")}
     columns["text"] = [_suffix_text(probe, run.in_suffix, run.length) for _, probe, run in flat]
+    ids = [(probe.subject, probe.encoded.ids[run.in_suffix : run.in_suffix + run.length]) for _, probe, run in flat]
+    wording = run_wording(ids, texts, unit)
+    columns |= {name: [values[place] for values in wording] for place, name in enumerate(COLUMNS)}
     return pa.table(columns, schema=SPANS_SCHEMA)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.audit.audit_tables import AuditTables
-from medunlearn.audit.extraction import LEAK, CorpusExtraction, Extraction, labelled_probes, share_text
+from medunlearn.audit.extraction import CorpusExtraction, Extraction, labelled_probes, leak_scores, share_text
 from medunlearn.statistics.best_of import any_of, sample_numbers
 from medunlearn.statistics.intervals import UNIT, Array, interval, mean_over_subjects
 
@@ -56,7 +56,7 @@ class SampledExtraction:
 
 def by_samples(audit: AuditTables, result: Extraction) -> tuple[SampledExtraction, ...]:
     """One entry per corpus, group, decoding with several samples, and number of samples."""
-    scores = audit.scores[(audit.scores["measure"] == LEAK) & audit.scores["value"].notna()]
+    scores = leak_scores(audit).dropna(subset="value")
     sampled = [name for name, part in scores.groupby("decoding", sort=False) if part["sample"].max() > 0]
     if result.reason or not sampled:
         return ()

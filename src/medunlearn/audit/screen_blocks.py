@@ -10,7 +10,7 @@ from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.audit.sampled_extraction import sample_rows
 from medunlearn.audit.screen_sentences import bound, gap_text
 from medunlearn.audit.way_extraction import way_rows
-from medunlearn.audit.worst_cases import Piece, WorstCase
+from medunlearn.audit.worst_cases import Piece, WorstCase, worst_first
 from medunlearn.config.audit import PREFIX
 from medunlearn.reports.blocks import (
     Bar,
@@ -142,7 +142,7 @@ def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
         return section(
             "Worst cases", Text("No response shares a run of 30 or an identifier of its record.", "empty")
         )
-    cases.sort(key=lambda case: (-case.identifiers, -case.length, case.patient))
+    cases.sort(key=worst_first)
     visible = cases[:SHOWN]
     more = f" The {SHOWN:,} worst of {len(cases):,} are here; report.json has all." if len(cases) > SHOWN else ""
     words = _words_note(visible)
@@ -175,7 +175,8 @@ def _cases_table(cases: Sequence[WorstCase], unit: str) -> Table:
         row: dict[str, Cell | str] = {"patient": Cell(case.patient, "never seen" if case.unseen else "")}
         row |= {"model": case.model} if several_models else {}
         row |= {"corpus": case.corpus} if several_corpora else {}
-        row[f"{unit} in a row"] = f"{case.length:,}" if case.length else ""
+        length = f"{case.length:,}" if case.length else ""
+        row[f"{unit} in a row"] = Cell(length, "boilerplate" if case.boilerplate else "")
         row[f"from {unit.removesuffix('s')}"] = "" if case.in_response is None else f"{case.in_response:,}"
         row["identifiers"] = f"{case.identifiers:,}" if case.identifiers else ""
         with_title = case.prefix or case.way != PREFIX

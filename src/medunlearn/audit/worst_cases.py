@@ -16,6 +16,7 @@ from medunlearn.audit.asking import short_title
 from medunlearn.audit.audit_tables import KEY, WAY, AuditTables
 from medunlearn.audit.extraction import labelled_probes
 from medunlearn.audit.giveaways import IDENTITY, given_away
+from medunlearn.audit.shared_wording import knows_wording
 from medunlearn.config.audit import PREFIX
 
 SHORTEST = 30
@@ -40,6 +41,7 @@ class WorstCase:
         identifiers: number of distinct leaked identifiers; ``kinds``: their kinds.
         prefixes, prompts, decodings: those with a leak; ``prompts`` in words.
         baseline: tokens of the longest run that any baseline shares on the same probes; None without a baseline.
+        boilerplate: every run is wording that other patients' texts hold too.
         prompt, response: text of that response and its prompt, in pieces; empty unless text is shown.
     """
 
@@ -61,6 +63,7 @@ class WorstCase:
     baseline: int | None
     way: str = PREFIX
     prompts: tuple[str, ...] = ()
+    boilerplate: bool = False
     prompt: tuple[Piece, ...] = ()
     response: tuple[Piece, ...] = ()
 
@@ -127,22 +130,33 @@ def worst_cases(
             baseline=None if beside is None else int(beside.get(subject, 0)),
         )
         cases.append((case, tuple(rows[0][name] for name in KEY)))
-    cases.sort(key=lambda pair: (-pair[0].identifiers, -pair[0].length, pair[0].patient))
+    cases.sort(key=lambda pair: worst_first(pair[0]))
     texts = _texts(audit, {key for _, key in cases[:show_text]}, spans, leaks) if show_text else {}
     return tuple(replace(case, **texts.get(key, {})) for case, key in cases)
+
+
+def worst_first(case: WorstCase) -> tuple[int, bool, int, str]:
+    """Sort key: most identifiers, then the patient's own wording before boilerplate, then the longest run."""
+    return -case.identifiers, case.boilerplate, -case.length, case.patient
 
 
 def _leaking_responses(
     probes: pd.DataFrame, spans: pd.DataFrame, leaks: pd.DataFrame
 ) -> dict[str, list[dict[Any, Any]]]:
-    """Subject -> its responses with a run or an identifier, longest run first, with the columns of their probes."""
-    runs = spans.sort_values("length", ascending=False, kind="stable").drop_duplicates(KEY)
+    """Subject -> its responses with a run or an identifier, with the columns of their probes.
+
+    The longest run that is its own comes first.
+    """
+    spans = spans if knows_wording(spans) else spans.assign(own=True)
+    runs = spans.sort_values(["own", "length"], ascending=False, kind="stable").drop_duplicates(KEY)
     counts = leaks.drop_duplicates([*KEY, "kind", "key"]).groupby(KEY, sort=False).size().rename("given")
-    responses = runs[[*KEY, "length", "in_response", "in_suffix"]].merge(counts.reset_index(), on=KEY, how="outer")
+    responses = runs[[*KEY, "length", "in_response", "in_suffix", "own"]].merge(
+        counts.reset_index(), on=KEY, how="outer"
+    )
     probes = probes if WAY in probes.columns else probes.assign(**{WAY: PREFIX})
     responses = responses.join(probes[["subject", "corpus", "prefix_tokens", "unseen", WAY]], on="probe_id")
-    responses = responses.fillna({"length": 0, "given": 0})
-    responses = responses.sort_values(["length", "given"], ascending=False, kind="stable")
+    responses = responses.assign(own=responses["own"].eq(True)).fillna({"length": 0, "given": 0})
+    responses = responses.sort_values(["own", "length", "given"], ascending=False, kind="stable")
     by_subject: dict[str, list[dict[Any, Any]]] = {}
     for row in responses.to_dict("records"):
         by_subject.setdefault(str(row["subject"]), []).append(row)
@@ -162,6 +176,7 @@ def _of_responses(rows: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
         "decoding": str(worst["variant"]),
         "in_response": int(worst["in_response"]) if length else None,
         "in_suffix": int(worst["in_suffix"]) if length else None,
+        "boilerplate": length > 0 and not worst["own"],
         "responses": len(rows),
         "prefixes": tuple(sorted({int(row["prefix_tokens"]) for row in rows})),
         "prompts": tuple(dict.fromkeys(short_title(row[WAY], int(row["prefix_tokens"])) for row in rows)),

@@ -93,7 +93,7 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
         worst: list[list[object]] = [
             [
                 f"{case.patient}{' (never seen)' if case.unseen else ''}",
-                case.length or "",
+                f"{case.length or ''}{', boilerplate' if case.boilerplate else ''}",
                 "" if case.in_response is None else case.in_response,
                 case.prompt_title,
                 _kinds_of(case, whole=whole),
@@ -145,6 +145,7 @@ def _stages(stages: StageResults, output: Output) -> None:
 
 def _audit_json(result: Audit, paper: bool, show_text: bool) -> dict[str, Any]:
     from medunlearn.audit.probe_summary import leaking_subjects
+    from medunlearn.audit.shared_wording import own_runs
 
     values = {
         "folder": str(result.run.folder),
@@ -153,7 +154,7 @@ def _audit_json(result: Audit, paper: bool, show_text: bool) -> dict[str, Any]:
         "health": result.problems,
         "first_screen": result.first_screen(show_text=CASES if show_text else 0).data(),
         "table": records(result.table()),
-        "leaking_subjects": records(leaking_subjects(result.scores(), LEAK)),
+        "leaking_subjects": records(leaking_subjects(own_runs(result.scores(), result.spans()), LEAK)),
     }
     if (stages := result.stages) is not None:
         if stages.identifiers is not None:
@@ -168,12 +169,13 @@ def _audit_json(result: Audit, paper: bool, show_text: bool) -> dict[str, Any]:
 def _show_leaking(result: Audit, output: Output) -> None:
     """Print the share of subjects whose text leaked, with its bound."""
     from medunlearn.audit.probe_summary import leaking_subjects
+    from medunlearn.audit.shared_wording import own_runs
     from medunlearn.reports.formatting import share_of_subjects, subjects_for_bounds
 
     if result.run.info.problems:
         output.line("What a broken model does not repeat is no bound on what it memorized.")
         return
-    rows = leaking_subjects(result.scores(), LEAK).to_dict("records")
+    rows = leaking_subjects(own_runs(result.scores(), result.spans()), LEAK).to_dict("records")
     for row in rows:
         visible = share_of_subjects(row["n_leaking"], row["n_subjects"], "subject")
         output.line(f"{row['corpus']}, {row['decoding']}: {LEAK} in the responses of {visible}.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from medunlearn.config.settings import Context, Listed, Numbers, Settings, listed
+from medunlearn.errors import ConfigError
 
 Axis = Literal["utility", "forgetting", "ranks"]
 _JUDGE = (
@@ -31,6 +33,10 @@ EngineName = Annotated[
 ]
 Processes = Annotated[
     int, Field(ge=1, le=1024, description="processes that share a training run, one a GPU (not with local)")
+]
+DeviceName = Annotated[
+    str | None,
+    Field(description="device that --plan assumes: H100, A100, ... (docs/scale.md); none: this machine"),
 ]
 SlurmOptions = Annotated[
     dict[str, Any],
@@ -71,6 +77,7 @@ class ExperimentSettings(Settings):
         "target is "
         "trained",
     )
+    device_name: DeviceName = None
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)
     scale: str | None = Field(None, description=_SCALE)
@@ -100,6 +107,12 @@ class ExpectedSettings(Settings):
         ge=1,
         le=1_000_000,
         description="tokens of its longest note, which determines memory; none: all of equal length",
+    )
+    image_pixels: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000,
+        description="pixels of an image as the model gets it; none: as many as the invented ones have",
     )
     synthetic: int = Field(40, ge=30, le=10_000, description="invented patients that stand in for it in the plan")
 
@@ -142,9 +155,7 @@ class SweepSettings(Settings):
         default_factory=dict,
         description="size of a benchmark that is not built yet, for --plan: {patients: 8820, note_tokens: 716}",
     )
-    device_name: str | None = Field(
-        None, description="device that --plan assumes: H100, A100, ... (docs/scale.md); none: this machine"
-    )
+    device_name: DeviceName = None
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)
     scale: str | None = Field(None, description=_SCALE)
@@ -239,3 +250,26 @@ class TuneSettings(Settings):
         if self.halving == 1:
             raise ValueError("halving=1 lets every trial continue: use 0 for that, or 2 and more")
         return self
+
+
+VERBS: Mapping[str, type[Settings]] = {"run": ExperimentSettings, "sweep": SweepSettings, "tune": TuneSettings}
+"""Verb that takes a file of settings -> what the file may have."""
+
+
+def refuse_file_of_other_verb(verb: str, values: Mapping[str, Any]) -> None:
+    """Refuse settings whose names are all another verb's, instead of listing each that is not this verb's.
+
+    Raises:
+        ConfigError: names the verb that takes them.
+    """
+    if _takes(verb, values):
+        return
+    for other in (name for name in VERBS if _takes(name, values)):
+        foreign = ", ".join(name for name in values if name not in VERBS[verb].model_fields)
+        raise ConfigError([f"This file is for `medunlearn {other}`: `medunlearn {verb}` has no {foreign}"])
+
+
+def _takes(verb: str, values: Mapping[str, Any]) -> bool:
+    """True if a verb knows every name, and lacks none that it needs."""
+    fields = VERBS[verb].model_fields
+    return fields.keys() >= values.keys() >= {name for name, field in fields.items() if field.is_required()}

@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from medunlearn.data.dicom_images import Pixels, dicom_pixels, is_dicom, to_grey
 from medunlearn.errors import SourceError, first_line
 from medunlearn.input_files import regular_file
-
-Pixels = NDArray[np.uint8]
-"""[height, width] of a grey image, 0 is black; [height, width, 3] of one with colour: red, green, blue."""
-_DICOM = b"DICM"
-_STRAY = 0.001
-"""Share of the pixels at each end that a window of more than 8 bits may leave out: hot pixels, burnt-in marks."""
 
 _DARK = 32
 """Upper bytes of 16 bits of colour that are all below this are those of fewer bits."""
@@ -43,9 +35,7 @@ def read_image(path: Path, size: int | None = None) -> Pixels:
         SourceError: the file is missing or cannot be read completely; names it.
     """
     try:
-        with regular_file(path, SourceError).open("rb") as file:
-            is_dicom = file.read(132)[128:] == _DICOM
-        image = Image.fromarray(_dicom(path)) if is_dicom else _plain(path)
+        image = Image.fromarray(dicom_pixels(path)) if is_dicom(path) else _plain(path)
     except FileNotFoundError:
         raise SourceError(f"There is no image {path}.") from None
     except SourceError:
@@ -115,7 +105,7 @@ def _plain(path: Path) -> Image.Image:
                 image.load()
                 upright = ImageOps.exif_transpose(image)
                 if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
-                    return Image.fromarray(_apply_window(np.asarray(upright, dtype=float)))
+                    return Image.fromarray(to_grey(np.asarray(upright, dtype=float)))
                 plain = _in_colour(upright)
                 if deep_colour and np.asarray(plain).max() < _DARK:
                     raise ValueError("its 16 bits of colour use only the lower 8; save it with 8 bits")
@@ -136,17 +126,6 @@ def _in_colour(image: Image.Image) -> Image.Image:
     return Image.fromarray(red) if np.array_equal(red, green) and np.array_equal(green, blue) else colour
 
 
-def _apply_window(values: NDArray[np.float64], window: tuple[float, float] | None = None) -> Pixels:
-    """Values of more than 8 bits as grey: the window's ends are black and white; values beyond are clipped."""
-    low, high = window or (float(end) for end in np.quantile(values, (_STRAY, 1 - _STRAY)))
-    if not high > low:
-        low, high = float(values.min()), float(values.max())
-    if not high > low:
-        raise ValueError("every pixel has the same value")
-    grey: Pixels = np.round(np.clip((values - low) / (high - low), 0, 1) * 255).astype(np.uint8)
-    return grey
-
-
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height of an image as returned by :func:`read_image`; for most formats only the header is read.
 
@@ -162,43 +141,3 @@ def image_size(path: Path) -> tuple[int, int]:
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         height, width = read_image(path).shape[:2]
         return width, height
-
-
-def _dicom(path: Path) -> Pixels:
-    try:
-        import pydicom
-    except ImportError:
-        raise SourceError(
-            f"{path} is a DICOM file, and pydicom, which reads these, is not installed: pip install "
-            "'medunlearn[dicom]', or give PNG or JPEG."
-        ) from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            data = pydicom.dcmread(path)
-            # YBR comes as RGB.
-            values = np.asarray(pydicom.pixels.pixel_array(data))
-            kind = str(data.get("PhotometricInterpretation", ""))
-            if kind == "PALETTE COLOR":
-                values = np.asarray(pydicom.pixels.apply_color_lut(values, data))
-            elif values.ndim == 2:
-                values = np.asarray(pydicom.pixels.apply_modality_lut(values, data), dtype=float)
-            window = _dicom_window(data)
-    except Exception as error:
-        raise SourceError(f"The DICOM image {path} cannot be read ({first_line(error)}).") from error
-    if values.ndim == 3 and values.shape[2] == 3:
-        deepest = np.iinfo(values.dtype).bits - 8 if kind == "PALETTE COLOR" else int(data.BitsStored) - 8
-        return (values >> max(0, deepest)).astype(np.uint8)
-    if values.ndim != 2:
-        raise SourceError(f"The DICOM image {path} is not a single frame (its shape is {values.shape}).")
-    grey = _apply_window(values, window)
-    return 255 - grey if kind == "MONOCHROME1" else grey
-
-
-def _dicom_window(data: Any) -> tuple[float, float] | None:
-    """Lower and upper end of the file's first window (WindowCenter, WindowWidth); None without one."""
-    center, width = data.get("WindowCenter"), data.get("WindowWidth")
-    if center is None or width is None:
-        return None
-    first = [float(value[0] if isinstance(value, Sequence) else value) for value in (center, width)]
-    return (first[0] - first[1] / 2, first[0] + first[1] / 2) if first[1] > 1 else None

@@ -39,11 +39,28 @@ RESPONSES = pa.schema(
         ("answer_hits", pa.list_(pa.bool_())),
     ]
 )
+REPLIES = pa.schema(
+    [
+        ("finish_reason", pa.string()),
+        ("content", pa.string()),
+        ("reasoning", pa.string()),
+        ("refusal", pa.string()),
+        ("prompt_tokens", pa.int32()),
+        ("completion_tokens", pa.int32()),
+        ("served_model", pa.string()),
+        ("refused_fields", pa.list_(pa.string())),
+    ]
+)
+"""Columns of a server's replies; a part without any, such as an older one or a local model's, lacks them all."""
+CUT = frozenset({"length", "max_tokens", "model_length"})
+"""Reasons of servers for an answer that a limit ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
     """A model's response to a question, and its likelihood of the reference answer.
+
+    The attributes from ``finish_reason`` on are what a server says of its reply; None if it is unknown.
 
     Attributes:
         variant: context mode, and attack level if any.
@@ -53,6 +70,12 @@ class Response:
         answer_log_probs: teacher-forced log-probability of each token of the reference answer, EOS last; None if
             not computed.
         answer_hits: whether each of them was the arg-max; None likewise.
+        finish_reason: why the reply ended, in the server's word: stop, length, content_filter, tool_calls, ...
+        content: form of the reply's text: ``text``, ``empty``, ``null``.
+        reasoning, refusal: texts that the server sends apart from the answer.
+        prompt_tokens, completion_tokens: of this reply, as counted by the server.
+        served_model: the model's name in the reply.
+        refused_fields: sampling fields that the server refused, so that its own settings apply.
     """
 
     question_id: str
@@ -63,6 +86,19 @@ class Response:
     finished: bool
     answer_log_probs: tuple[float, ...] | None = None
     answer_hits: tuple[bool, ...] | None = None
+    finish_reason: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    served_model: str | None = None
+    refused_fields: tuple[str, ...] | None = None
+
+    @property
+    def cut(self) -> bool:
+        """True if a limit on tokens ended the response before the model did; so is one that nobody says ended."""
+        return self.finish_reason in CUT or (not self.finished and self.finish_reason is None)
 
 
 Responses = dict[tuple[str, str, int], Response]
@@ -126,8 +162,11 @@ class ResponseStore:
             storage.write_json(self.folder / SETTINGS, {**self.settings, **use})
             self._recorded = self.data_use
         # Not `asdict`, which copies every token by itself.
-        rows = [{name: getattr(response, name) for name in RESPONSES.names} for response in responses]
-        content = storage.table_bytes(rows, RESPONSES)
+        batch = list(responses)
+        served = any(getattr(response, name) is not None for response in batch for name in REPLIES.names)
+        schema = pa.schema([*RESPONSES, *REPLIES]) if served else RESPONSES
+        rows = [{name: getattr(response, name) for name in schema.names} for response in batch]
+        content = storage.table_bytes(rows, schema)
         name = f"part-{self._next:05d}-{hashlib.sha256(content).hexdigest()[:8]}.parquet"
         storage.write_bytes(self.folder / name, content)
         self._next += 1
@@ -153,7 +192,7 @@ class ResponseStore:
 
 
 def _rows(part: Path) -> list[dict[str, Any]]:
-    return storage.read_table(part, RESPONSES)
+    return storage.read_table(part, RESPONSES, optional=REPLIES)
 
 
 def _responses(parts: Iterable[Iterable[dict[str, Any]]]) -> Responses:

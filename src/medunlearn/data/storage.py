@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -271,10 +272,31 @@ def refuse_nulls(path: Path, rows: Sequence[Mapping[str, Any]], allowed: Sequenc
         raise BenchmarkError(f"{path}: {problems}. Build it again.")
 
 
+_HASHES: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("hashes", default=None)
+
+
+@contextmanager
+def hash_once() -> Iterator[None]:
+    """Context in which :func:`sha256_of` reads each file once, however many records name it."""
+    token = _HASHES.set({})
+    try:
+        yield
+    finally:
+        _HASHES.reset(token)
+
+
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file, hex."""
+    known = _HASHES.get()
     with regular_file(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        state = os.fstat(file.fileno())
+        key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        if known is not None and key in known:
+            return known[key]
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if known is not None:
+        known[key] = digest
+    return digest
 
 
 def sha256_of_json(value: Any) -> str:

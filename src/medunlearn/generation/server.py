@@ -9,10 +9,12 @@ from pathlib import Path
 
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.generation.decodings import Decoding
-from medunlearn.llm import Budget, Client, Decision, Message, Outcome, Request, ServerSettings, Store
+from medunlearn.llm import Budget, Client, Decision, Message, Outcome, ReplyDetails, Request, ServerSettings, Store
 from medunlearn.seeds import stable_seed
 
 STORE_EVERY = 32
+ENDED = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
+"""Reasons of servers for an answer that the model ended itself."""
 TOP_K, TOP_P = "top_k", "top_p"
 """The fields of both; top-k is not a part of OpenAI's protocol, but of the servers that run open models."""
 
@@ -98,7 +100,7 @@ def continue_on_server(
                     keys = [(pending[outcome.id][0].key, pending[outcome.id][1]) for outcome in good]
                     ids = tokens([key for key, _ in keys], [outcome.text for outcome in good])
                     store.add(
-                        Response(key, decoding.name, sample, outcome.text, answer, outcome.finish_reason == "stop")
+                        _response((key, decoding.name, sample), outcome, answer)
                         for (key, sample), outcome, answer in zip(keys, good, ids, strict=True)
                     )
                     for outcome in batch:
@@ -109,6 +111,24 @@ def continue_on_server(
                             permanent |= outcome.permanent
                     advance(len(batch))
     return Lacking(reasons, counts["failed"] + counts["not_sent"], permanent)
+
+
+def _response(key: tuple[str, str, int], outcome: Outcome, tokens: tuple[int, ...]) -> Response:
+    details = outcome.details or ReplyDetails(content="text" if outcome.text.strip() else "empty")
+    return Response(
+        *key,
+        outcome.text,
+        tokens,
+        finished=outcome.finish_reason in ENDED,
+        finish_reason=outcome.finish_reason or None,
+        content=details.content,
+        reasoning=details.reasoning or None,
+        refusal=details.refusal or None,
+        prompt_tokens=details.prompt_tokens,
+        completion_tokens=details.completion_tokens,
+        served_model=outcome.served_model or None,
+        refused_fields=details.refused_fields or None,
+    )
 
 
 def _request(name: str, prompt: ServerPrompt, sample: int, decoding: Decoding, seed: int, most: int) -> Request:

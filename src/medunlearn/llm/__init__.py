@@ -13,7 +13,7 @@
 from medunlearn.llm.client import Client
 from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.guard import FLAG, Decision, RemoteRefusedError, decide
-from medunlearn.llm.requests import LogProbs, Message, Outcome, Request
+from medunlearn.llm.requests import LogProbs, Message, Outcome, ReplyDetails, Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store, StoredResponse
 from medunlearn.llm.usage import Budget, Usage
@@ -28,6 +28,7 @@ __all__ = [
     "Message",
     "Outcome",
     "RemoteRefusedError",
+    "ReplyDetails",
     "Request",
     "ServerSettings",
     "Store",

@@ -14,7 +14,6 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +21,10 @@ import certifi
 import httpx
 
 from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
-from medunlearn.llm.requests import LogProbs, Message, Request
+from medunlearn.llm.reply import Reply, read_reply
+from medunlearn.llm.requests import Message, Request
 from medunlearn.llm.server_settings import ServerSettings
-from medunlearn.llm.usage import Usage, likely_tokens, texts_of, usage_of
+from medunlearn.llm.usage import texts_of
 from medunlearn.registry import load
 
 LOCALHOST = ("127.0.0.1", "::1")
@@ -32,19 +32,6 @@ NOWHERE = "http://127.0.0.1:1/v1"
 """Stands for a server's address in a rehearsal, which opens no connection."""
 REHEARSAL_TRANSPORT = "medunlearn.judging.rehearsal:RehearsalTransport"
 """Loaded only for a rehearsal: it draws on the invented texts of :mod:`medunlearn.synthetic`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's reply to one attempt; ``refusal``: the model or the server's filter declined."""
-
-    text: str = field(repr=False)
-    finish_reason: str
-    refusal: bool
-    usage: Usage
-    served_model: str
-    system_fingerprint: str
-    log_probs: LogProbs | None = None
 
 
 def body_of(
@@ -181,33 +168,10 @@ class Connection:
 
     def _reply(self, content: bytes, body: Mapping[str, Any]) -> Reply:
         try:
-            answer = json.loads(content)
-            choice, chat = answer["choices"][0], "messages" in body
-            finish = str(choice.get("finish_reason") or "")
-            return Reply(
-                text=_text_of(choice),
-                finish_reason=finish,
-                refusal=finish == "content_filter" or bool(chat and choice["message"].get("refusal")),
-                usage=self._usage(answer, body),
-                served_model=str(answer.get("model") or ""),
-                system_fingerprint=str(answer.get("system_fingerprint") or ""),
-                log_probs=_log_probs(choice.get("logprobs"), chat),
-            )
+            return read_reply(json.loads(content), body, self._settings.price)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
             reason = "The server answered 200 with a body that is no answer (not JSON, or without choices)."
             raise AttemptError(reason, again=True, maybe_charged=True) from None
-
-    def _usage(self, answer: Mapping[str, Any], body: Mapping[str, Any]) -> Usage:
-        """Usage as counted by the server; else estimated and marked as such."""
-        counts, estimated = answer.get("usage") or {}, 0
-        prompt, completion = (_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        if prompt is None:
-            prompt = likely_tokens(texts_of(body))
-            estimated += prompt
-        if completion is None:
-            completion = likely_tokens([_text_of(answer["choices"][0])])
-            estimated += completion
-        return usage_of(self._settings.price, prompt, completion, estimated)
 
 
 async def _body_stream(content: bytes, sent: Callable[[], None]) -> AsyncIterator[bytes]:
@@ -236,30 +200,3 @@ def _json_or_text(content: bytes) -> object:
         return json.loads(content)
     except (ValueError, RecursionError):
         return content.decode(errors="replace")
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
-
-
-def _text_of(choice: Mapping[str, Any]) -> str:
-    text = choice["message"].get("content") if "message" in choice else choice["text"]
-    if text is None:
-        return ""
-    if not isinstance(text, str):
-        raise TypeError("content is not a text")
-    text.encode()  # half a surrogate pair cannot be stored; UnicodeEncodeError is a ValueError
-    return text
-
-
-def _log_probs(content: Any, chat: bool) -> LogProbs | None:
-    if not content:
-        return None
-    if chat:
-        pairs = [(str(token["token"]), float(token["logprob"])) for token in content.get("content") or []]
-        return LogProbs(tuple(token for token, _ in pairs), tuple(value for _, value in pairs))
-    values = tuple(None if value is None else float(value) for value in content["token_logprobs"])
-    tokens = tuple(str(token) for token in content["tokens"])
-    if len(tokens) != len(values):
-        raise ValueError("tokens and log-probabilities differ in number")
-    return LogProbs(tokens, values, tuple(int(offset) for offset in content.get("text_offset") or ()))

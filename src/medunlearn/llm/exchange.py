@@ -12,10 +12,11 @@ from typing import Any
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from medunlearn.data.origins import is_rehearsal_model
-from medunlearn.llm.connection import Connection, Reply, body_of
+from medunlearn.llm.connection import Connection, body_of
 from medunlearn.llm.faults import AttemptError, backoff
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError, window_of
+from medunlearn.llm.reply import Reply, why_no_text
 from medunlearn.llm.requests import Message, Outcome, Request, Status
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store, StoredResponse
@@ -138,6 +139,8 @@ class _Exchange:
                 value = accept(self._request, reply.text, reply.finish_reason)
             except UnusableError as error:
                 reason = str(error)
+                if not reply.text.strip():
+                    reason = why_no_text(reply, self._settings.limit_name, self._request.max_tokens) or reason
                 messages = with_correction(messages, reply.text, reason)
                 continue
             return self._finish(reply, "answered", "", value)
@@ -221,7 +224,7 @@ class _Exchange:
             self._key, status, reason, reply.text, reply.finish_reason, reply.log_probs,
             self._settings.name, reply.served_model, reply.system_fingerprint, request.prompt_version,
             request.temperature, request.sent_seed, request.sample, request.max_tokens, self._usage,
-            datetime.now(UTC).isoformat(timespec="seconds"),
+            datetime.now(UTC).isoformat(timespec="seconds"), reply.details,
         )  # fmt: skip
         store = self._dispatcher.store
         if store is not None and (there := store.put(response)) != response:

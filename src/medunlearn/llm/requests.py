@@ -107,6 +107,27 @@ class LogProbs:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyDetails:
+    """What a server says of its last reply beside the text.
+
+    Attributes:
+        content: form of the reply's text: ``text``, ``empty``, ``null``.
+        reasoning, refusal: texts that the server sends apart from the answer.
+        tool_calls: number of tools that the model called instead.
+        prompt_tokens, completion_tokens: of this reply alone, as counted by the server; None if it does not.
+        refused_fields: fields of the request that the server refused, so that its own settings apply.
+    """
+
+    content: str = "text"
+    reasoning: str = field(default="", repr=False)
+    refusal: str = field(default="", repr=False)
+    tool_calls: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    refused_fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Outcome of one request; every request has exactly one.
 
@@ -122,6 +143,8 @@ class Outcome:
         permanent: True if the same request would fail again until settings change.
         drawn: True if a rehearsal drew the answer at random.
         created, prompt_version: time of the answer (UTC, ISO 8601) and its prompt; empty without one.
+        served_model: the model's name in the reply; empty without one.
+        details: of the last reply; None without one, and of replies that older versions stored.
     """
 
     id: str
@@ -138,3 +161,5 @@ class Outcome:
     created: str = ""
     prompt_version: str = ""
     permanent: bool = False
+    served_model: str = ""
+    details: ReplyDetails | None = None

@@ -23,13 +23,13 @@ import pandas as pd
 from medunlearn.data.origins import FINGERPRINT, is_rehearsal_model
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import InputError, StorageError
-from medunlearn.llm.requests import LogProbs, Outcome
+from medunlearn.llm.requests import LogProbs, Outcome, ReplyDetails
 from medunlearn.llm.usage import Usage
 
 FILE = "responses.sqlite"
 VERSION = 1
 _USAGE = [field.name for field in fields(Usage)]
-_NULL = {"log_probs": "TEXT", "temperature": "REAL", "seed": "INTEGER", "money": "REAL"}
+_NULL = {"log_probs": "TEXT", "temperature": "REAL", "seed": "INTEGER", "money": "REAL", "details": "TEXT"}
 _COUNTS = {"sample", "max_tokens", *_USAGE[:-1]}
 
 
@@ -44,6 +44,7 @@ class StoredResponse:
         model: name in the key; ``served_model`` is the server's.
         usage: usage of all attempts.
         created: UTC, ISO 8601.
+        details: of the last reply; None if an older version stored it.
     """
 
     key: str
@@ -62,6 +63,7 @@ class StoredResponse:
     max_tokens: int
     usage: Usage
     created: str = ""
+    details: ReplyDetails | None = None
 
     @property
     def drawn(self) -> bool:
@@ -70,11 +72,25 @@ class StoredResponse:
 
     def outcome(self, request_id: str, value: Any = None, *, stored: bool = False) -> Outcome:
         """The stored response as the outcome of a request, with its parsed value."""
-        response = (self.text, value, self.finish_reason, self.log_probs, self.usage, stored)
-        origin = (self.created, self.prompt_version)
         # What is in the store has one of the three statuses that are kept.
         status: Any = self.status
-        return Outcome(request_id, self.key, status, self.reason, *response, self.drawn, *origin)
+        return Outcome(
+            request_id,
+            self.key,
+            status,
+            self.reason,
+            self.text,
+            value,
+            self.finish_reason,
+            self.log_probs,
+            self.usage,
+            stored=stored,
+            drawn=self.drawn,
+            created=self.created,
+            prompt_version=self.prompt_version,
+            served_model=self.served_model,
+            details=self.details,
+        )
 
 
 _OWN = [field.name for field in fields(StoredResponse)]
@@ -117,6 +133,7 @@ class Store:
                     f"{self.path} was written by another version of medunlearn. Choose another folder."
                 )
             self._run(_CREATE)
+            self._add_details()
             self._run(f"PRAGMA user_version={VERSION}")
             self._run(f"{_SELECT} LIMIT 1")
         except BaseException:
@@ -158,7 +175,8 @@ class Store:
             The response in the store afterwards.
         """
         verb, places = "REPLACE" if replace else "IGNORE", ", ".join("?" for _ in _COLUMNS)
-        self._run(f"INSERT OR {verb} INTO responses VALUES ({places})", _to_row(response))
+        into = f"responses ({', '.join(_COLUMNS)})"
+        self._run(f"INSERT OR {verb} INTO {into} VALUES ({places})", _to_row(response))
         return self.get(response.key) or response
 
     def __len__(self) -> int:
@@ -180,6 +198,16 @@ class Store:
         """All responses, one row each, by key."""
         return pd.DataFrame(self._run(f"{_SELECT} ORDER BY key"), columns=list(_COLUMNS))
 
+    def _add_details(self) -> None:
+        """Add the column of a reply's details to a store that an older version made."""
+        if "details" in {column[1] for column in self._run("PRAGMA table_info(responses)")}:
+            return
+        try:
+            self._run("ALTER TABLE responses ADD COLUMN details TEXT")
+        except StorageError as error:
+            if "duplicate column" not in str(error):  # another process was faster
+                raise
+
     def _run(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         try:
             with self._lock, closing(self._database.cursor()) as cursor:
@@ -197,6 +225,7 @@ class Store:
 def _to_row(response: StoredResponse) -> tuple[Any, ...]:
     row = {name: getattr(response, name) for name in _OWN} | asdict(response.usage)
     row["log_probs"] = None if response.log_probs is None else json.dumps(asdict(response.log_probs))
+    row["details"] = None if response.details is None else json.dumps(asdict(response.details))
     row["created"] = response.created or datetime.now(UTC).isoformat(timespec="seconds")
     return tuple(row[name] for name in _COLUMNS)
 
@@ -207,4 +236,7 @@ def _to_stored(row: tuple[Any, ...]) -> StoredResponse:
     if values["log_probs"] is not None:
         lists = json.loads(values["log_probs"])
         values["log_probs"] = LogProbs(**{name: tuple(part) for name, part in lists.items()})
+    if values["details"] is not None:
+        details = json.loads(values["details"])
+        values["details"] = ReplyDetails(**{**details, "refused_fields": tuple(details["refused_fields"])})
     return StoredResponse(**values, usage=usage)

@@ -28,8 +28,9 @@ from medunlearn.metrics.needs import TOOLS
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.sequences import Rendering
+from medunlearn.probes.evaluation_folder import evaluation_folder, evaluation_inputs
 from medunlearn.probes.question_selection import questions_to_ask
-from medunlearn.probes.rank_plan import rank_plan, rank_versions
+from medunlearn.probes.rank_plan import rank_plan
 from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.probes.respondent_runs import RespondentRun
 from medunlearn.probes.respondents import (
@@ -50,12 +51,11 @@ from medunlearn.probes.score import (
 )
 from medunlearn.probes.text_questioning import TextQuestioning
 from medunlearn.progress import remark
-from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
+from medunlearn.results.evaluated import Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import fact_table
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import control_table
-from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import Recording, Run, folder_of, is_complete, make_latest
 from medunlearn.results.scores import question_labels, record_labels
 from medunlearn.training.processes import Processes, join
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from medunlearn.probes.questioning import Questioning
     from medunlearn.probes.shared_work import SharedWork
 
-__all__ = ["evaluate", "evaluate_one", "evaluation_folder", "metric_names"]
+__all__ = ["evaluate", "evaluate_one", "metric_names"]
 
 _RANKING = frozenset(("fact_ranks", "note_ranks", "keywords"))
 IMAGES = "images-control"
@@ -188,7 +188,7 @@ def evaluate_one(
         _refuse_without_images(benchmark, rendering)
     folder = evaluation_folder(run, benchmark, settings)
     use = tightest([benchmark.data_use, model_use(run.folder)])
-    inputs = _inputs(run, benchmark, settings)
+    inputs = evaluation_inputs(run, benchmark, settings)
     recording = Recording(folder, "evaluate", run.label, settings, inputs, data_use=use)
     if recording.done:
         done = Evaluated(run, Run.open(folder))
@@ -342,25 +342,6 @@ def _write_scores(
         write_frame(folder / IMAGE_CONTROL, control_table(tables[0], others))
     write_tables(folder, benchmark, settings, joined(tables))
     store.remove()
-
-
-def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Path:
-    """Folder of an evaluation, one per set of settings, so that evaluations never share files."""
-    key = Recording.key_of("evaluate", settings, _inputs(run, benchmark, settings))
-    return keyed_folder(run.folder / FOLDER, settings.split, key)
-
-
-def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[str, Any]:
-    rendering = run.rendering(settings.template, settings.context)
-    metrics = metric_names(benchmark, settings)
-    return {
-        "benchmark": benchmark.fingerprint,
-        "model": run.fingerprint,
-        "metrics": list(metrics),
-        "rendering": [rendering.template_name, rendering.context, *rendering.chat_facts.values()],
-        **disease_keywords.inputs(benchmark, settings, metrics),
-        **rank_versions(metrics),
-    }
 
 
 def _refuse_without_images(benchmark: Benchmark, rendering: Rendering) -> None:

@@ -39,6 +39,7 @@ from medunlearn.reports.plots import panels, training_curves
 from medunlearn.reports.provenance import provenance_data, provenance_section, undecided
 from medunlearn.reports.rank_tables import rank_section
 from medunlearn.reports.readings import Results, Standing, panel_planes, rows_of
+from medunlearn.reports.run_pair import pair_data, pair_section
 from medunlearn.reports.table_blocks import (
     breakdown_table,
     cost_table,
@@ -179,6 +180,7 @@ def _sections(screen: ModelsScreen) -> Iterator[Section]:
     meanings = measure_meanings(results)
     by_group = f"By {groups.columns[0].text.lower()}" if groups else ""
     sections = (
+        pair_section(content, screen.where),
         rank_section(content),
         screen.gaps(),
         section("How to read this", Prose((*HOW_TO_READ, _covered(content))), name="how-to-read"),
@@ -362,6 +364,7 @@ def _data(screen: ModelsScreen) -> dict[str, Any]:
         "standings": screen.rows(),
         "models": [_model(model) for model in content.models],
         "comparisons": content.comparisons,
+        "pair": [*pair_data(content, screen.where)],
         "groups": content.groups,
         "judged": [asdict(panel) for panel in content.judged],
         **_attack_data(content),

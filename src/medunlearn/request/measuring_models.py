@@ -85,7 +85,7 @@ class ModelMeter:
 
     def is_measured(self, run: Run) -> bool:
         """True if a run's evaluations for the choice are on disk, so that its weights are not needed."""
-        from medunlearn.probes.evaluate import evaluation_folder
+        from medunlearn.probes.evaluation_folder import evaluation_folder
 
         return is_complete(evaluation_folder(run, self.benchmark, self.choosing_settings))
 

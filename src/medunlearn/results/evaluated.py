@@ -26,6 +26,7 @@ from medunlearn.results.forgetting_check import ForgettingCheck
 from medunlearn.results.forgetting_numbers import check_forgetting
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import summarize_control
+from medunlearn.results.matrix import ScoreMatrix, score_matrix
 from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import FILE, Run
@@ -142,6 +143,22 @@ class Evaluated:
     def table(self) -> pd.DataFrame:
         """The score table (:mod:`medunlearn.results.scores`), with side, fold, kind, level, node and identifier."""
         return with_drawn_names(read_scores(self.record.folder, _ABOUT), self.run, self.record)
+
+    @cached_property
+    def _pivoted(self) -> dict[bool, tuple[ScoreMatrix, ScoreMatrix]]:
+        return {}
+
+    def pivoted(self, per_token: bool) -> tuple[ScoreMatrix, ScoreMatrix]:
+        """The score tables of questions and of records, pivoted once for all comparisons.
+
+        Args:
+            per_token: with measures that are counted in tokens.
+        """
+        if per_token not in self._pivoted:
+            table = self.table if per_token else _without_tokens(self.table)
+            questions, records = (score_matrix(part, EVALUATION) for part in _asked_and_records(table))
+            self._pivoted[per_token] = questions, records
+        return self._pivoted[per_token]
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -309,17 +326,21 @@ def comparable(models: Sequence[Evaluated]) -> list[pd.DataFrame]:
     tables = [model.table for model in models]
     if one_vocabulary(models):
         return tables
-    return [table[~table["measure"].map(is_per_token)] for table in tables]
+    return [_without_tokens(table) for table in tables]
+
+
+def _without_tokens(table: pd.DataFrame) -> pd.DataFrame:
+    return table[~table["measure"].isin([name for name in table["measure"].unique() if is_per_token(name)])]
 
 
 def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
     """Paired differences ``model - other`` on their common questions; empty without others."""
     tables = []
     for other in against:
-        ours, theirs = comparable([model, other])
-        if ours.empty or theirs.empty:
+        per_token = one_vocabulary([model, other])
+        of_questions, records = zip(model.pivoted(per_token), other.pivoted(per_token), strict=True)
+        if not all(len(questions) + len(own) for questions, own in zip(of_questions, records, strict=True)):
             continue
-        of_questions, records = zip(_asked_and_records(ours), _asked_and_records(theirs), strict=True)
         draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
         difference = compare(*of_questions, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
         if all(map(len, records)):

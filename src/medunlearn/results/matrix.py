@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from medunlearn.data.records import FOLDS, KINDS, SIDES
 from medunlearn.errors import InputError
 from medunlearn.results.composites import RESERVED
 from medunlearn.results.scores import COLUMNS, numbers, refuse_duplicates
+from medunlearn.statistics.bootstrap import cluster_codes
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -23,7 +25,7 @@ ALL_KINDS = "all"
 _ORDER: Mapping[str, Sequence[str]] = {"side": SIDES, "fold": FOLDS, "kind": KINDS}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoreMatrix:
     """A score table with a row per item of each group, and a column per measure.
 
@@ -40,6 +42,14 @@ class ScoreMatrix:
     measures: tuple[str, ...]
     values: Array
     rows_of: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def subject_numbers(self) -> Places:
+        """Number of each row's subject in the order of their ids: what the bootstrap draws."""
+        return cluster_codes(self.subjects)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +75,15 @@ def score_matrix(scores: pd.DataFrame, by: Sequence[str]) -> ScoreMatrix:
     for name in COLUMNS[:3]:
         if scores[name].isna().any():
             raise InputError(f"A row of the score table has no {name}.")
-    measures = tuple(str(name) for name in scores["measure"].unique())
+    column, names = pd.factorize(scores["measure"])
+    measures = tuple(map(str, names))
     for name in measures:
         if name in RESERVED:
             raise InputError(f"measure {name!r} has the name of a composite; give it another.")
     keys = [*by, "item"]
-    refuse_duplicates(scores, [*keys, "measure"])
     row, first = _number_keys(scores, keys)
-    column = pd.factorize(scores["measure"])[0]
+    if pd.Series(row * max(len(measures), 1) + column).duplicated().any():
+        refuse_duplicates(scores, [*keys, "measure"])
     subject = pd.factorize(scores["subject"])[0]
     if (subject != subject[first][row]).any():
         item = scores["item"].iloc[int(np.flatnonzero(subject != subject[first][row])[0])]
@@ -99,20 +110,23 @@ def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) ->
     if not by:
         yield ScoreGroup({}, np.arange(len(matrix.keys), dtype=np.intp))
         return
-    members: dict[tuple[object, ...], list[int]] = {}
+    number, first = _number_keys(matrix.keys, by)
+    heads = matrix.keys.iloc[first]
+    columns = [heads[name].astype(object).where(heads[name].notna(), None).tolist() for name in by]
+    parts = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    members: dict[tuple[object, ...], list[Places]] = {}
     rolled = None if rollup is None else list(by).index(rollup)
-    columns = [matrix.keys[name].astype(object).where(matrix.keys[name].notna(), None).tolist() for name in by]
-    for place, labels in enumerate(zip(*columns, strict=True)):
-        members.setdefault(labels, []).append(place)
+    for part, labels in zip(parts, zip(*columns, strict=True), strict=False):
+        members.setdefault(labels, []).append(part)
         if rolled is not None:
             every = (*labels[:rolled], ALL_KINDS, *labels[rolled + 1 :])
-            members.setdefault(every, []).append(place)
+            members.setdefault(every, []).append(part)
     rank = {name: _ranks(name, values, name == rollup) for name, values in zip(by, columns, strict=True)}
     ordered = sorted(
         members, key=lambda labels: [rank[name][value] for name, value in zip(by, labels, strict=True)]
     )
     for labels in ordered:
-        yield ScoreGroup(dict(zip(by, labels, strict=True)), np.array(members[labels], dtype=np.intp))
+        yield ScoreGroup(dict(zip(by, labels, strict=True)), np.sort(np.concatenate(members[labels])))
 
 
 def _ranks(name: str, values: Sequence[object], rolled: bool) -> dict[object, tuple[int, str]]:

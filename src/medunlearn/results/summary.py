@@ -79,16 +79,15 @@ def summarize(
         - ``replicates_dropped``: for a composite, draws without scored items, excluded from the interval.
 
     Raises:
-        InputError: medunlearn.results.matrix.score_matrix` refuses;~as for
-            :func:`~medunlearn.results.matrix.score_matrix`;~medunlearn.results.matrix.score_matrix` refuses; a part
-            of a composite outside [0, 1]; an unknown composite.
+        InputError: as for :func:`~medunlearn.results.matrix.score_matrix`; a part of a composite outside [0, 1]; an
+            unknown composite.
     """
     matrix = score_matrix(scores, by)
     registered = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
     for group in groups(matrix, by, rollup):
         values, lines = _lines(matrix, group, matrix.values[group.rows], registered)
-        resampled = resample_means(values, _subjects(matrix, group), replicates=replicates, seed=seed)
+        resampled = resample_means(values, matrix.subject_numbers[group.rows], replicates=replicates, seed=seed)
         for line in lines:
             row: dict[str, Any] = {
                 **group.labels,
@@ -136,8 +135,8 @@ def summarize_changes(
 
 
 def compare(
-    scores: pd.DataFrame,
-    against: pd.DataFrame,
+    scores: pd.DataFrame | ScoreMatrix,
+    against: pd.DataFrame | ScoreMatrix,
     by: Sequence[str] = (),
     *,
     composites: Sequence[str] = (),
@@ -148,7 +147,8 @@ def compare(
     """One model minus another in every group, paired on items with both scores, with bootstrap over subjects.
 
     Args:
-        scores, against: score tables of the two models on the same items.
+        scores, against: score tables of the two models on the same items; or what
+            :func:`~medunlearn.results.matrix.score_matrix` made of them with the same ``by``.
         by, composites, rollup, replicates, seed: as in :func:`summarize`.
 
     Returns:
@@ -163,8 +163,8 @@ def compare(
     Raises:
         InputError: as :func:`summarize`; an item of ``against`` that ``scores`` lacks.
     """
-    matrix = score_matrix(scores, by)
-    matrix, other = _align(matrix, score_matrix(against, by))
+    pivoted = (table if isinstance(table, ScoreMatrix) else score_matrix(table, by) for table in (scores, against))
+    matrix, other = _align(*pivoted)
     registered = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
     for group in groups(matrix, by, rollup):
@@ -174,7 +174,7 @@ def compare(
         pairs = resample_pairs(
             _with_transforms(matrix, ours, registered),
             _with_transforms(matrix, theirs, registered),
-            _subjects(matrix, group),
+            matrix.subject_numbers[group.rows],
             replicates=replicates,
             seed=seed,
         )
@@ -235,25 +235,28 @@ def _with_transforms(matrix: ScoreMatrix, values: Array, composites: Sequence[Co
     return np.column_stack([values, *own]) if own else values
 
 
-def _subjects(matrix: ScoreMatrix, group: ScoreGroup) -> list[object]:
-    return [matrix.subjects[row] for row in group.rows]
-
-
 def _align(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array]:
     """Both models' values with the same rows and columns; NaN for missing items."""
     measures = tuple(dict.fromkeys((*ours.measures, *theirs.measures)))
-    place = {key: row for row, key in enumerate(_key_tuples(ours.keys))}
-    rows = []
-    for key in _key_tuples(theirs.keys):
-        if key not in place:
-            raise InputError(f"item {key[-1]!r} has scores of only one model. Were both asked the same questions?")
-        rows.append(place[key])
+    rows = np.arange(len(ours.keys)) if ours.keys.equals(theirs.keys) else np.array(_places(ours.keys, theirs.keys))
     values = _widen(ours.values, ours.measures, measures)
     other = np.full(values.shape, np.nan)
     other[rows] = _widen(theirs.values, theirs.measures, measures)
     present = _widen(ours.rows_of, ours.measures, measures) == 1.0
     present[rows] |= _widen(theirs.rows_of, theirs.measures, measures) == 1.0
-    return ScoreMatrix(ours.keys, ours.subjects, measures, values, present), other
+    aligned = ScoreMatrix(ours.keys, ours.subjects, measures, values, present)
+    return aligned, other
+
+
+def _places(keys: pd.DataFrame, others: pd.DataFrame) -> list[int]:
+    """Row of ``keys`` with each row of ``others``."""
+    place = {key: row for row, key in enumerate(_key_tuples(keys))}
+    rows = []
+    for key in _key_tuples(others):
+        if key not in place:
+            raise InputError(f"item {key[-1]!r} has scores of only one model. Were both asked the same questions?")
+        rows.append(place[key])
+    return rows
 
 
 def _widen(values: npt.NDArray[Any], names: Sequence[str], columns: Sequence[str]) -> Array:

@@ -1,6 +1,7 @@
 """Verification of runs: files against ``run.json``, the run's dependencies, and files without a record.
 
-Everything is read and hashed again, whatever its size and time, and nothing is changed.
+Everything is read and hashed again, whatever its size and time, and nothing is changed. What several runs name (a
+benchmark, a base model) is read once a call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from medunlearn.data.leftovers import LOCK, is_leftover
 from medunlearn.data.lineage import run_lineage
 from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.responses import SETTINGS, ResponseStore, responses_digest
-from medunlearn.data.storage import sha256_of
+from medunlearn.data.storage import hash_once, sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.models.folders import (
     BASE,
@@ -34,7 +35,7 @@ from medunlearn.models.folders import (
 from medunlearn.models.model_files import RULE, RULE_1, WEIGHTS, covered_files, is_weights_or_code
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.record import NOT_ITS_OWN
-from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord, find_benchmark
+from medunlearn.results.runs import CHECKPOINTS, Run, RunRecord
 
 State = Literal["ok", "differs", "missing", "not complete", "not recorded", "not checked", "orphan"]
 KEYWORDS = "keywords"
@@ -95,7 +96,29 @@ def verify_runs(folders: Sequence[Path]) -> Verification:
         InputError: a folder has no run, or an unfinished one.
     """
     runs = [run for folder in folders for run in _runs_of(folder)]
-    return Verification(tuple(check for run in runs for check in _run_checks(run)))
+    benchmarks = _Benchmarks({})
+    with hash_once():
+        return Verification(tuple(check for run in runs for check in _run_checks(run, benchmarks)))
+
+
+@dataclass(frozen=True)
+class _Benchmarks:
+    """Fingerprints of the benchmarks that the runs of one call name; each is read once.
+
+    Attributes:
+        known: resolved folder -> its fingerprint, or the error of reading it.
+    """
+
+    known: dict[Path, str | InputError]
+
+    def fingerprint(self, folder: Path) -> str | InputError:
+        place = folder.resolve()
+        if place not in self.known:
+            try:
+                self.known[place] = Benchmark.load(folder).fingerprint
+            except InputError as error:
+                self.known[place] = error
+        return self.known[place]
 
 
 def _runs_of(folder: Path) -> list[Run]:
@@ -105,7 +128,7 @@ def _runs_of(folder: Path) -> list[Run]:
     return [Run(path.parent, RunRecord.read(path.parent)) for path in sorted(folder.glob(f"*/{RECORD}"))]
 
 
-def _run_checks(run: Run) -> Iterator[Check]:
+def _run_checks(run: Run, benchmarks: _Benchmarks) -> Iterator[Check]:
     records = {folder: RunRecord.read(folder) for folder in _record_folders(run.folder)}
     recorded_files: set[Path] = set()
     for folder, record in records.items():
@@ -129,7 +152,7 @@ def _run_checks(run: Run) -> Iterator[Check]:
         if is_delta(folder / BASE):  # of an adopted adapter
             yield _base(folder, folder / BASE, record)
             recorded_files |= {path for part in (BASE, COPY) for path in (folder / part).glob("*.safetensors")}
-        yield from _dependencies(folder, record)
+        yield from _dependencies(folder, record, benchmarks)
     for folder, record in records.items():
         yield from _responses(run, folder, record)
     yield from _orphans(run.folder, recorded_files)
@@ -193,11 +216,11 @@ def _unnamed_weights(folder: Path) -> set[Path]:
     return {path for name, path in paths if files and is_weights_or_code(name) and name not in files}
 
 
-def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
+def _dependencies(folder: Path, record: RunRecord, benchmarks: _Benchmarks) -> Iterator[Check]:
     """The benchmark, the initial or evaluated model, and the reference model."""
     lineage = run_lineage(record.as_dict())
     if record.benchmark is not None:
-        yield _benchmark(folder, lineage.benchmark, record.benchmark)
+        yield _benchmark(folder, lineage.benchmark, record.benchmark, benchmarks)
     if record.verb == "adopt":
         yield from _check_adoption(folder, record)
     elif lineage.start is not None and record.epoch is None:
@@ -224,19 +247,24 @@ def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
             yield check
 
 
-def _benchmark(folder: Path, where: str | None, fingerprint: str) -> Check:
+def _benchmark(folder: Path, where: str | None, fingerprint: str, benchmarks: _Benchmarks) -> Check:
     if where is None:
         return Check(folder, "benchmark", fingerprint[:12], "not recorded", "its folder was not written down")
-    if (benchmark := find_benchmark(where, folder, fingerprint)) is not None:
-        return Check(folder, "benchmark", str(benchmark.folder), "ok")
-    other = find_moved(where, folder, lambda place: (place / MANIFEST).exists())
+
+    def is_benchmark(place: Path) -> bool:
+        return (place / MANIFEST).exists()
+
+    def is_same(place: Path) -> bool:
+        return is_benchmark(place) and benchmarks.fingerprint(place) == fingerprint
+
+    if (same := find_moved(where, folder, is_same)) is not None:
+        return Check(folder, "benchmark", str(same), "ok")
+    other = find_moved(where, folder, is_benchmark)
     if other is None:
         return Check(folder, "benchmark", where, "missing", "move it back, or build it again")
-    try:
-        Benchmark.load(other)
-    except InputError as error:
-        return Check(folder, "benchmark", str(other), "differs", str(error))
-    return Check(folder, "benchmark", str(other), "differs", "another benchmark than the run's")
+    state = benchmarks.fingerprint(other)
+    note = str(state) if isinstance(state, InputError) else "another benchmark than the run's"
+    return Check(folder, "benchmark", str(other), "differs", note)
 
 
 def _oldest_rule(record: RunRecord) -> int:

@@ -11,7 +11,9 @@ Notation: n observations (rows), k columns (metrics), S clusters (subjects), B r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +36,11 @@ from medunlearn.statistics.intervals import (
 Statistic = Callable[[Array], Array]
 """Means of the chosen columns, shape [..., k] -> one number each, shape [...]."""
 
+Clusters = Sequence[object] | npt.NDArray[np.intp]
+"""Cluster id of each observation, text or whole numbers; an array of numbers is coded fastest."""
+
 REPLICATES = 1000
+_ID_TYPES = (str, int, np.integer)
 
 # Draws are made in blocks, so that 1,000 replicates of 100,000 subjects do not need 800 MB at once.
 _CELLS_PER_BLOCK = 4_000_000
@@ -45,29 +51,34 @@ class Observations:
     """A table of observations: values of shape [n, k], NaN for none; the cluster of each row (str or int)."""
 
     values: npt.ArrayLike
-    clusters: Sequence[object]
+    clusters: Clusters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resampled:
     """Means of k columns, of the data and of B replicates with shared draws of clusters.
 
     Attributes:
         point: means of the data, shape [k]; NaN if a column has no observation.
-        draws: means of each replicate, shape [B, k]; NaN if it drew no observation of a column.
         sums, counts: sum of each cluster's values, and number of its observations, shape [S, k].
         observed: True for existing values, shape [n, k].
         n_clusters: number of clusters with an observation of each column, shape [k].
         unit: True for columns with all values between 0 and 1, shape [k].
+        draw: makes the replicates, which only statistics of several means read.
     """
 
     point: Array
-    draws: Array
     sums: Array
     counts: Array
     observed: npt.NDArray[np.bool_]
     n_clusters: npt.NDArray[np.intp]
     unit: npt.NDArray[np.bool_]
+    draw: Callable[[], Array] = field(repr=False, compare=False)
+
+    @cached_property
+    def draws(self) -> Array:
+        """Means of each replicate, shape [B, k]; NaN if it drew no observation of a column."""
+        return self.draw()
 
     def estimate(
         self,
@@ -91,8 +102,7 @@ class Resampled:
         if not columns:
             raise InputError("A statistic needs at least one column of observations.")
         places = list(columns)
-        n = int(self.observed[:, places].all(axis=1).sum())
-        n_clusters = int(self.n_clusters[places].min())
+        n, n_clusters = self.sizes(places)
         point = usable(self.point[np.newaxis, places], statistic)
         if not len(point):
             return Estimate(None, None, None, n, n_clusters)
@@ -105,6 +115,18 @@ class Resampled:
             dropped = len(self.draws) - len(draws)
             uncertainty = from_draws(value, draws, n_clusters, bounds or UNBOUNDED, self.n_effective(places))
         return Estimate.of(value, uncertainty, n, n_clusters, dropped, level)
+
+    def sizes(self, columns: Sequence[int]) -> tuple[int, int]:
+        """Number of rows observed in all of some columns, and of clusters in the column with the fewest."""
+        places = list(columns)
+        return int(self.observed[:, places].all(axis=1).sum()), int(self.n_clusters[places].min())
+
+    def dropped(self, columns: Sequence[int]) -> int:
+        """Number of replicates that drew no observation of some column; known to be 0 if every cluster has some."""
+        places = list(columns)
+        if (self.counts[:, places] > 0).all():
+            return 0
+        return len(self.draws) - len(usable(self.draws[:, places], None))
 
     def n_effective(self, columns: Sequence[int]) -> float:
         """Effective number of clusters of some columns: of that with the fewest."""
@@ -157,7 +179,7 @@ def bootstrap_mean(
 
 
 def resample_means(
-    values: npt.ArrayLike, clusters: Sequence[object], *, replicates: int = REPLICATES, seed: int = 0
+    values: npt.ArrayLike, clusters: Clusters, *, replicates: int = REPLICATES, seed: int = 0
 ) -> Resampled:
     """Resample the clusters repeatedly, and keep every column's mean under the same draws.
 
@@ -192,29 +214,33 @@ def resample_together(
     if replicates < 1:
         raise InputError(f"replicates must be at least 1, and is {replicates}.")
     arrays = [_check_table(table) for table in tables]
-    codes, n_clusters = cluster_codes([cluster for table in tables for cluster in table.clusters])
+    codes, n_clusters = cluster_codes(
+        tables[0].clusters if len(tables) == 1 else [cluster for table in tables for cluster in table.clusters]
+    )
     starts = np.cumsum([0, *(len(array) for array in arrays)])
     observed = [~np.isnan(array) for array in arrays]
     sums, counts = [], []
     for array, there, start, end in zip(arrays, observed, starts, starts[1:], strict=False):
         sums.append(per_cluster(np.where(there, array, 0.0), codes[start:end], n_clusters))
         counts.append(per_cluster(there.astype(np.float64), codes[start:end], n_clusters))
-    rng = generator("cluster bootstrap", seed)
-    draws = draw_means(np.hstack(sums), np.hstack(counts), replicates, rng)
-    cuts = np.cumsum([array.shape[1] for array in arrays])[:-1]
+
+    @cache
+    def draws() -> list[Array]:
+        rng = generator("cluster bootstrap", seed)
+        means = draw_means(np.hstack(sums), np.hstack(counts), replicates, rng)
+        return np.split(means, np.cumsum([array.shape[1] for array in arrays])[:-1], axis=1)
+
     return [
         Resampled(
             point=divide(total.sum(axis=0), count.sum(axis=0)),
-            draws=means,
             sums=total,
             counts=count,
             observed=there,
             n_clusters=(count > 0).sum(axis=0).astype(np.intp),
             unit=np.all(~there | ((array >= 0.0) & (array <= 1.0)), axis=0),
+            draw=lambda place=place: draws()[place],  # type: ignore[misc]
         )
-        for array, total, count, means, there in zip(
-            arrays, sums, counts, np.split(draws, cuts, axis=1), observed, strict=True
-        )
+        for place, (array, total, count, there) in enumerate(zip(arrays, sums, counts, observed, strict=True))
     ]
 
 
@@ -268,7 +294,7 @@ def _check_table(table: Observations) -> Array:
     return values
 
 
-def cluster_codes(clusters: Sequence[object]) -> tuple[npt.NDArray[np.intp], int]:
+def cluster_codes(clusters: Clusters) -> tuple[npt.NDArray[np.intp], int]:
     """Number the clusters by sorted id, so that the order of rows does not matter.
 
     Returns the number of each row's cluster, shape [n], and the number of clusters.
@@ -276,15 +302,26 @@ def cluster_codes(clusters: Sequence[object]) -> tuple[npt.NDArray[np.intp], int
     Raises:
         InputError: an id is missing (None, NaN, empty) or is neither a str nor an int.
     """
+    if isinstance(clusters, np.ndarray) and clusters.dtype.kind in "iu":
+        numbers, codes = np.unique(clusters, return_inverse=True)
+        return codes.astype(np.intp), len(numbers)
+    kinds = set(map(type, clusters))
+    ids: list[Any] = list(dict.fromkeys(clusters)) if all(issubclass(kind, _ID_TYPES) for kind in kinds) else [""]
+    if "" in ids:
+        _refuse_missing(list(clusters))
+    ids.sort(key=None if len(kinds) < 2 else lambda each: (isinstance(each, str), each))
+    place = dict(zip(ids, range(len(ids)), strict=True))
+    return np.fromiter(map(place.__getitem__, clusters), dtype=np.intp, count=len(clusters)), len(ids)
+
+
+def _refuse_missing(clusters: Sequence[object]) -> NoReturn:
     for row, cluster in enumerate(clusters):
-        if not isinstance(cluster, (str, int, np.integer)) or cluster == "":
+        if not isinstance(cluster, _ID_TYPES) or cluster == "":
             raise InputError(
                 f"Row {row} has no cluster id (it is {cluster!r}). Every observation must name its subject, "
                 "as text or a whole number: without it the interval would be too narrow."
             )
-    ids = sorted(set(clusters), key=lambda cluster: (isinstance(cluster, str), cluster))
-    place = {cluster: number for number, cluster in enumerate(ids)}
-    return np.array([place[cluster] for cluster in clusters], dtype=np.intp), len(ids)
+    raise AssertionError("every cluster has an id")
 
 
 def usable(means: Array, statistic: Statistic | None) -> Array:

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from medunlearn.errors import InputError
 from medunlearn.statistics.bootstrap import (
     REPLICATES,
+    Clusters,
     Resampled,
     Statistic,
     cluster_codes,
     per_cluster,
     resample_means,
+    usable,
 )
 from medunlearn.statistics.intervals import (
     LEVEL,
@@ -75,11 +77,13 @@ class ResampledPairs:
         if statistic is None and bounds is None and self.means.unit[both].all():
             bounds = UNIT
         span = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
-        gaps = self.means.estimate(both, gap, bounds=span, level=level)
-        if statistic is not None or gaps.value is None:
-            return gaps
+        if statistic is not None or not columns:
+            return self.means.estimate(both, gap, bounds=span, level=level)
+        (n, n_clusters), point = self.means.sizes(both), usable(self.means.point[np.newaxis, both], gap)
+        if not len(point):
+            return Estimate(None, None, None, n, n_clusters)
         paired = self._mean_difference(columns[0], bounds)
-        return Estimate.of(gaps.value, paired, gaps.n, gaps.n_clusters, gaps.replicates_dropped, level)
+        return Estimate.of(float(point[0]), paired, n, n_clusters, self.means.dropped(both), level)
 
     def _mean_difference(self, column: int, bounds: Bounds | None) -> Uncertainty | None:
         gains, losses, counts = self.gains[:, column], self.losses[:, column], self.means.counts[:, column]
@@ -115,7 +119,7 @@ def paired_difference(
 def resample_pairs(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
-    clusters: Sequence[object],
+    clusters: Clusters,
     *,
     replicates: int = REPLICATES,
     seed: int = 0,

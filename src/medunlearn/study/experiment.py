@@ -24,6 +24,7 @@ from medunlearn.config import (
     UtilitySettings,
     check,
 )
+from medunlearn.config.experiments import refuse_file_of_other_verb
 from medunlearn.config.settings import flat_list
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import lock_folder
@@ -78,6 +79,7 @@ class Finished(NamedTuple):
 
 def plan(values: dict[str, Any]) -> Experiment:
     """Validate an experiment before anything runs. Raises ConfigError: every mistake in every section, at once."""
+    refuse_file_of_other_verb("run", values)
     settings = check(ExperimentSettings, values)
     problems: list[str] = []
     shared = {"seed": settings.seed}

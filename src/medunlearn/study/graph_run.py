@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,6 +105,7 @@ class GraphRun:
         """Run until every stage has ended or cannot run.
 
         Args:
+            slots: none if no stage is pending.
             steps: total of the progress bar.
 
         Raises:
@@ -115,10 +116,10 @@ class GraphRun:
             with (
                 terminable(),
                 progress(self.unit, steps, quiet=quiet) as advance,
-                make_engine(engine_settings, slots) as engine,
+                make_engine(engine_settings, slots) if slots else nullcontext() as engine,
             ):
                 self.write()
-                while self.graph.open:
+                while engine is not None and self.graph.open:
                     self._turn(engine, advance)
         except BaseException as error:
             for stage in self.graph.running():
@@ -137,7 +138,7 @@ class GraphRun:
         sizes = f"{len(benchmark.records)} records, {len(benchmark.questions)} questions"
         self.say(f"benchmark: {benchmark.name}, {sizes}")
         done = stages - len(self.graph.pending())
-        self.say(f"{stages} cells, {done} of them done; {jobs} at a time")
+        self.say(f"{stages} cells, {done} of them done{f'; {jobs} at a time' if jobs else ''}")
         for note in self.facts["notes"]:
             self.say(note)
 

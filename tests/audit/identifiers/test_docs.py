@@ -65,7 +65,7 @@ def confirm_all(sheet: Path) -> None:
 
 
 def test_counts_are_exact_and_no_value_is_shown(workplace: Path, run: Run) -> None:
-    words = (*FIND, "--detectors=[]", "--replicates=50")
+    words = (*FIND, "--detectors=[]", "--replicates=50", "--fuzzy=none")
     output = run(*words, "--json").stdout
     counts = json.loads(output)
     records = Benchmark.load(workplace / "bench").records

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from choices import one_is_right
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.data.answer_texts import BLANK, stands_in
-from medunlearn.papers.medforget.items import choice, gap, says, sentences, wrong_cloze
+from medunlearn.papers.medforget import items
+from medunlearn.papers.medforget.items import SentencePool, choice, gap, says, sentences, wrong_cloze
 from medunlearn.papers.medforget.selection import askable
 from medunlearn.papers.paper_files import paper_yaml
 
@@ -75,24 +78,48 @@ def test_removed_words_are_never_asked_for() -> None:
 def test_wrong_options_come_from_the_closest_relatives() -> None:
     near = ["Right effusion 5 mm deep.", "The lungs are clear now."]
     far = ["A pacemaker is on the left.", "Ribs are intact everywhere."]
-    item = choice("findings", TEXT, [near, far], 3, np.random.default_rng(0))
+    item = choice("findings", TEXT, [SentencePool(near), SentencePool(far)], 3, np.random.default_rng(0))
     assert item.writer == "template"
     assert {*item.options} - {*sentences(TEXT)} == {"Right effusion 5 mm deep.", "The lungs are clear now."}
     # A line on the same anatomy comes first, whoever's it is.
-    others = [["A pacemaker is on the left.", "Ribs are intact everywhere."], ["Right effusion 5 mm deep."]]
+    others = [SentencePool(far), SentencePool(["Right effusion 5 mm deep."])]
     for seed in range(5):
         text = "There is a left pleural effusion 23 mm deep."
         two = choice("findings", text, others, 2, np.random.default_rng(seed))
         assert "Right effusion 5 mm deep." in two.options
-    more = choice("findings", TEXT, [near, far], 5, np.random.default_rng(0))
+    more = choice("findings", TEXT, [SentencePool(near), SentencePool(far)], 5, np.random.default_rng(0))
     assert {*more.options} >= {"A pacemaker is on the left.", "Ribs are intact everywhere."}
 
 
 def test_spare_lines_fill_in_where_there_are_no_relatives_and_it_is_said() -> None:
     for section in ("examination", "findings", "notification"):
-        item = choice(section, TEXT, [[TEXT], []], 4, np.random.default_rng(1))
+        item = choice(section, TEXT, [SentencePool([TEXT]), SentencePool([])], 4, np.random.default_rng(1))
         assert (item.writer, len(item.options)) == ("template-spare", 4)
         assert one_is_right(item.options, item.answer_index, TEXT)
+
+
+def test_the_sentences_of_many_reports_are_split_once_for_all_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"The left effusion is {number} mm deep. Node {number} is clear." for number in range(60)]
+    split = list[str]()
+    monkeypatch.setattr(items, "sentences", lambda text: (split.append(text), sentences(text))[1])
+    pool = SentencePool(texts)
+    for seed in range(30):
+        choice("findings", TEXT, [pool], 4, np.random.default_rng(seed))
+    assert sorted(text for text in split if text != TEXT and len(text) > 40) == sorted(texts)
+
+
+@pytest.mark.parametrize("longest", [0, 10_000])
+def test_a_long_pool_is_drawn_from_evenly_and_without_repeats(
+    longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "_LONG_POOL", longest)
+    rng = np.random.default_rng(5)
+    draws = [list(items._drawn_places(4, rng)) for _ in range(4800)]
+    assert all(sorted(draw) == [0, 1, 2, 3] for draw in draws)
+    counts = Counter(map(tuple, draws))
+    assert len(counts) == 24
+    # 200 of each order are expected, with a standard deviation of 14.
+    assert max(abs(count - 200) for count in counts.values()) < 60
 
 
 def test_numbers_of_a_list_are_no_sentences() -> None:
@@ -126,7 +153,7 @@ def test_whatever_the_reports_one_option_is_right_and_gaps_can_be_filled(
     text: str, others: list[str], count: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    options = choice("findings", text, [others, [text]], count, rng)
+    options = choice("findings", text, [SentencePool(others), SentencePool([text])], count, rng)
     assert one_is_right(options.options, options.answer_index, text)
     assert len(options.options) == count
     cloze = gap(text, rng)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,6 +138,29 @@ def test_given_a_third_time_it_does_nothing(twice: Twice, monkeypatch: pytest.Mo
     found = foresee(plan(twice.values))
     assert found.left == 0
     assert found.seconds_left() == (0.0, 0)
+
+
+FINISHED = """
+import json, sys
+import medunlearn as mu
+
+values = json.loads(sys.argv[1])
+swept = mu.sweep(values, quiet=True)
+checks = mu.verify([values["out"]])
+heavy = {"torch", "transformers", "peft", "safetensors.torch", "matplotlib"} & set(sys.modules)
+print(json.dumps([len(swept.table()), checks.ok, sorted(heavy)]))
+"""
+
+
+def test_a_finished_sweep_and_its_verification_load_no_torch(twice: Twice) -> None:
+    plug_in = find_spec(NAME)
+    assert plug_in is not None
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(str(plug_in.origin)).parent), *sys.path])}
+    values = json.dumps({**twice.values, "out": str(twice.values["out"])})
+    ended = subprocess.run(
+        [sys.executable, "-c", FINISHED, values], env=environment, capture_output=True, text=True, check=True
+    )
+    assert json.loads(ended.stdout.splitlines()[-1]) == [len(twice.second.table()), True, []]
 
 
 def test_the_rate_is_the_best_of_the_table_and_the_runs_have_it(twice: Twice) -> None:

@@ -142,7 +142,8 @@ def test_a_benchmark_that_is_not_built_is_planned_at_its_expected_size(
     for patients, tokens in ((400, 60), (800, 60), (400, 120)):
         expected = {"patients": patients, "note_tokens": tokens, "longest_note": 200, "synthetic": 30}
         sweep = plan({**values, "expected": expected})
-        small, growth = expected_benchmark(sweep.settings)
+        with expected_benchmark(sweep.settings) as (small, growth):
+            pass
         assert growth == pytest.approx(patients / 30)
         made = lengthen(small, check(ExpectedSettings, expected), tokenizer.count)
         lengths = tokenizer.count([record.text for record in made.records])

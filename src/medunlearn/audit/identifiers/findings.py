@@ -20,7 +20,7 @@ from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.storage import read_frame, write_frame
 
-RULES = "3"
+RULES = "4"
 """Version of the matching rules; tables of other versions are made again."""
 
 COLUMNS: Mapping[str, str] = {

@@ -3,25 +3,29 @@
 Matching by form:
 - ``words``: as many words as the identifier, at least one of them at most one letter off, equal numbers, and the
   whole at least as similar as its kind requires (``kinds.yaml``): 1 - edit distance / length of the longer.
-- a name's initial: ``J. Smith`` for ``John Smith``, as a word of a single letter.
+- a name's short forms: ``J. Smith`` and ``Mr. Smith`` for ``John Smith``.
 - ``number``: one character off, in numbers of at least seven digits. Shorter ones are close to too many others.
 - dates and ages: never. Another day is another date.
+
+Also parts of addresses, in the patient's own responses alone: a town is many people's.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Literal
 
 from rapidfuzz.distance import Levenshtein
 
-from medunlearn.audit.identifiers.kinds import NAMES, kinds
-from medunlearn.audit.identifiers.known import Hit, KnownIdentifier, KnownIdentifiers, outermost
-from medunlearn.audit.identifiers.normalized_text import GAP, IndexedText
+from medunlearn.audit.identifiers.kinds import kinds
+from medunlearn.audit.identifiers.known import Hit, KnownIdentifier, KnownIdentifiers, is_written, outermost
+from medunlearn.audit.identifiers.normalized_text import IndexedText
 
 Fuzziness = Literal["own", "all", "none"]
+_LESS = 0.999
+"""Similarity of a short form that is spelt as another identifier."""
 LONG_NUMBER = 7
 """Fewest digits of a number that may have one wrong."""
 LONG_WORD = 4
@@ -35,22 +39,30 @@ def fuzzy_indexes(exact: KnownIdentifiers, fuzzy: Fuzziness) -> Callable[[str], 
         fuzzy: those of the subject itself, of all (some are similar by chance), or none.
     """
     if fuzzy != "own":
-        index = FuzzyIndex(exact.identifiers) if fuzzy == "all" else None
+        parts = {part.number for part in exact.parts}
+        whole = [identifier for identifier in exact.identifiers if identifier.number not in parts]
+        index = FuzzyIndex(whole, exact.short) if fuzzy == "all" else None
         return lambda subject: index
     by_subject: dict[str, dict[int, KnownIdentifier]] = defaultdict(dict)
     for identifier in exact.identifiers:
         for record in identifier.owners:
             by_subject[exact.subject[record]][identifier.number] = identifier
-    return cache(lambda subject: FuzzyIndex(list(by_subject.get(subject, {}).values())))
+    return cache(lambda subject: FuzzyIndex(list(by_subject.get(subject, {}).values()), exact.short))
 
 
 class FuzzyIndex:
-    """Index of identifiers for fuzzy matching."""
+    """Index of identifiers for fuzzy matching, and of their short forms.
 
-    def __init__(self, identifiers: Sequence[KnownIdentifier]) -> None:
+    Args:
+        short: number of an identifier -> further forms of it.
+    """
+
+    def __init__(
+        self, identifiers: Sequence[KnownIdentifier], short: Mapping[int, Sequence[str]] | None = None
+    ) -> None:
         self._anchors: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         self._numbers: dict[str, list[int]] = defaultdict(list)
-        self._initials: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._short: dict[str, list[int]] = defaultdict(list)
         self._keys: dict[int, str] = {}
         self._least: dict[int, float] = {}
         self._cache: dict[str, list[tuple[int, int, int]]] = {}
@@ -65,8 +77,12 @@ class FuzzyIndex:
                 for place, word in enumerate(words):
                     for near in _near(word):
                         self._anchors[near].append((number, place, len(words)))
-                if name in NAMES and len(words) > 1:
-                    self._initials[words[0][0], words[-1]].append(number)
+            for form in (short or {}).get(number, ()):
+                self._short[form].append(number)
+        lengths: dict[str, set[int]] = defaultdict(set)
+        for first, *rest in (form.split(" ") for form in self._short):
+            lengths[first].add(1 + len(rest))
+        self._lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
 
     def find(self, text: IndexedText, exact: Sequence[Hit] = ()) -> list[Hit]:
         """Every near match outside ``exact``, sorted by position; of overlapping ones the most similar."""
@@ -75,7 +91,7 @@ class FuzzyIndex:
             for place in range(text.word_at(hit.start), text.word_at(hit.end)):
                 free[place] = False
         best: dict[tuple[int, int], Hit] = {}
-        for hit in (*self._by_words(text, free), *self._by_initial(text, free), *self._by_number(text, free)):
+        for hit in (*self._by_words(text, free), *self._by_short_form(text, free), *self._by_number(text, free)):
             extent = (hit.start, hit.end)
             if extent not in best or hit.similarity > best[extent].similarity:
                 best[extent] = hit
@@ -110,13 +126,15 @@ class FuzzyIndex:
                 return 0.0
         return float(Levenshtein.normalized_similarity(" ".join(words), key))
 
-    def _by_initial(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
-        for first in range(len(text.words) - 1) if self._initials else ():
-            letter, family = text.words[first : first + 2]
-            if len(letter) == 1 and _fits(text, free, first, 2):
-                for number in self._initials.get((letter, family), ()):
-                    score = Levenshtein.normalized_similarity(f"{letter} {family}", self._keys[number])
-                    yield Hit(text.starts[first], text.ends[first + 1], (number,), float(score))
+    def _by_short_form(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
+        for first, word in enumerate(text.words):
+            for count in self._lengths.get(word, ()):
+                form = " ".join(text.words[first : first + count])
+                numbers = self._short.get(form)
+                if numbers and _fits(text, free, first, count):
+                    for number in numbers:
+                        score = min(Levenshtein.normalized_similarity(form, self._keys[number]), _LESS)
+                        yield Hit(text.starts[first], text.ends[first + count - 1], (number,), float(score))
 
     def _by_number(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
         for key, first, count in text.numbers if self._numbers else ():
@@ -133,7 +151,7 @@ class FuzzyIndex:
 def _fits(text: IndexedText, free: Sequence[bool], first: int, count: int) -> bool:
     if first < 0 or first + count > len(text.words) or not all(free[first : first + count]):
         return False
-    return text.joined(first, count, GAP)
+    return is_written(text, first, count)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,17 +1,20 @@
-"""Normalized words, numbers, dates and ages of a text, with their offsets."""
+"""Normalized words, numbers and ages of a text, with their offsets."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from bisect import bisect_left
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
-from functools import cached_property
-from itertools import product
+from functools import cached_property, lru_cache
 
-WORD = re.compile(r"[^\W_]+")
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff"
+"""Scripts that put no space between words, or attach particles: Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
+_MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
+"""Marks within a word: accents, Hebrew and Arabic vowels, and the scripts of India with their vowels."""
+_ASCII_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*")
+"""A word; in a script without spaces a character, so that a name of such characters is found inside a text."""
 GAP = 3
 """Most characters between two neighbouring words of one identifier: ``Smith, J. (Ann)`` has 2 and 3."""
 NUMBER_GAP = 2
@@ -20,19 +23,6 @@ PARTS = 6
 """Most parts that a number is written in."""
 OLDEST = 120
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
-_MONTH += r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r"(?P<year>\d{4}|\d{2})"
-_FORMS = (
-    re.compile(r"(?<!\d)(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"),
-    re.compile(
-        r"(?<!\d)(?<!\d[-/.])(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(?P<year>\d{4}|\d{2})(?!\d|[-/.]\d)"
-    ),
-    re.compile(rf"\b{_MONTH}\s+{_DAY},?\s+(?P<year>\d{{4}})\b", re.IGNORECASE),
-    re.compile(rf"\b{_DAY}(?:\s+of)?[\s-]+{_MONTH},?[\s-]+{_YEAR}\b", re.IGNORECASE),
-)
 _UNITS = r"(?:years?|yrs?|y)"
 _PERSON = r"(?:woman|man|lady|gentleman|girl|boy|female|male)"
 _YEARS = re.compile(r"(?<![\w])\d{1,3}(?!\d)")
@@ -57,6 +47,7 @@ _AGE_CONTEXT = 28
 """Characters before a number that may make it an age."""
 
 
+@lru_cache(maxsize=1 << 16)
 def folded(word: str) -> str:
     """The word in lower case and without accents."""
     if word.isascii():
@@ -67,7 +58,14 @@ def folded(word: str) -> str:
 
 def words_of(text: str) -> tuple[str, ...]:
     """Folded words of a text in order; punctuation and underscores separate words."""
+    if text.isascii():
+        return tuple(_ASCII_WORD.findall(text.lower()))
     return tuple(folded(word) for word in WORD.findall(text))
+
+
+def is_unspaced(word: str) -> bool:
+    """True if a word is a character of a script that puts no space between words."""
+    return re.match(f"[{_UNSPACED}]", unicodedata.normalize("NFC", word)) is not None
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,10 @@ class IndexedText:
 
     @staticmethod
     def of(raw: str) -> IndexedText:
-        places = [match.span() for match in WORD.finditer(raw)]
+        places = [match.span() for match in (_ASCII_WORD if raw.isascii() else WORD).finditer(raw)]
         starts, ends = tuple(start for start, _ in places), tuple(end for _, end in places)
         # Lower-casing ASCII keeps offsets and is much faster than folding word by word.
-        words = WORD.findall(raw.lower()) if raw.isascii() else [folded(raw[a:b]) for a, b in places]
+        words = _ASCII_WORD.findall(raw.lower()) if raw.isascii() else [folded(raw[a:b]) for a, b in places]
         return IndexedText(raw, tuple(words), starts, ends)
 
     def joined(self, first: int, count: int, gap: int = GAP) -> bool:
@@ -116,26 +114,6 @@ class IndexedText:
     def word_at(self, place: int) -> int:
         """Number of words that begin before an offset."""
         return bisect_left(self.starts, place)
-
-
-def dates_in(text: str) -> list[tuple[int, int, frozenset[date]]]:
-    """Every full date in a text (day, month, year), in numbers or with the month's English name.
-
-    Returns:
-        Start, end and possible days in order of place. ``03/04/2015`` is both the 3rd of April and the 4th of
-        March; ``03/04/15`` also of 1915.
-    """
-    dates: list[tuple[int, int, frozenset[date]]] = []
-    lower = text.lower()
-    # Searching twelve short words is much faster than trying an expression everywhere.
-    has_month = any(month in lower for month in _MONTHS)
-    for form in _FORMS if has_month else _FORMS[:2]:
-        for match in form.finditer(text):
-            days = _days(match.groupdict(""))
-            inside = any(start < match.end() and match.start() < end for start, end, _ in dates)
-            if days and not inside:
-                dates.append((*match.span(), days))
-    return sorted(dates, key=lambda date: date[0])
 
 
 def ages_in(text: str) -> list[tuple[int, int, int]]:
@@ -172,19 +150,3 @@ def _is_temperature(before: str, after: str, letter: str, years: int) -> bool:
     person = re.match(r"\s?,?\s(?:with|who|w/)", after)
     degrees = years in _FAHRENHEIT and letter == "F" and not person
     return degrees or _TEMPERATURE.search(before) is not None
-
-
-def _days(parts: dict[str, str]) -> frozenset[date]:
-    year, month = parts["year"], parts.get("month", "")
-    years = [int(year)] if len(year) == 4 else [1900 + int(year), 2000 + int(year)]
-    if not month:
-        first, second = int(parts["one"]), int(parts["two"])
-        pairs = [(first, second), (second, first)]
-    else:
-        number = int(month) if month.isdigit() else 1 + _MONTHS.index(month[:3].lower())
-        pairs = [(number, int(parts["day"]))]
-    days = set()
-    for whole_year, (number, day) in product(years, pairs):
-        with suppress(ValueError):
-            days.add(date(whole_year, number, day))
-    return frozenset(days)

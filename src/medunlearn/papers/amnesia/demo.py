@@ -10,7 +10,7 @@ from medunlearn.config.reading import check_at_least
 from medunlearn.papers.amnesia import PAPER
 from medunlearn.study.experiment import Experiment, Finished, plan, run_experiment
 
-METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
+METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu", "counterfactual")
 PATIENTS = 60
 
 

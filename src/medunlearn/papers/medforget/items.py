@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +20,8 @@ LONGEST_OPTION = 160
 LONGEST_CLOZE = 5
 """Words of a gap's answer at most."""
 _ALIKE = 0.75
+_LONG_POOL = 20_000
+"""Sentences up to which all are shuffled for each draw."""
 _WORD = re.compile(r"[^\W_]+(?:[-/'][^\W_]+)*(?:[.,:]\d+)*")
 _MEASURE = re.compile(r"\d+(?:[.,:]\d+)*\s?(?:mm|cm|kV|mAs|days|weeks|%)(?!\w)")
 _NUMBERING = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
@@ -123,14 +125,41 @@ def _rank(word: str) -> int:
     return 0 if word.casefold() in _EMPTY else 1 + (len(word.casefold()) > 3)
 
 
+class SentencePool:
+    """The distinct sentences of several texts, sorted: wrong options are drawn from them.
+
+    They are split and sorted once, however many sections draw from them.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = list(texts)
+        self._like: dict[frozenset[str], list[str]] = {}
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """All sentences, as options are written."""
+        return sorted({_shorten(sentence) for text in self._texts for sentence in sentences(text)})
+
+    @cached_property
+    def _topics(self) -> list[frozenset[str]]:
+        return [topics(line) for line in self.lines]
+
+    def like(self, anatomy: frozenset[str]) -> list[str]:
+        """Sentences that mention some of the anatomy."""
+        if anatomy not in self._like:
+            pairs = zip(self.lines, self._topics, strict=True)
+            self._like[anatomy] = [line for line, own in pairs if anatomy & own]
+        return self._like[anatomy]
+
+
 def choice(
-    section: str, text: str, others: Iterable[Sequence[str]], count: int, rng: np.random.Generator
+    section: str, text: str, others: Iterable[SentencePool], count: int, rng: np.random.Generator
 ) -> SectionItem:
     """Multiple choice: a sentence of the section among sentences of the same section of other reports.
 
     Args:
-        others: texts to draw wrong options from, closest first: the patient's other studies, the institution's,
-            all. Sentences on the same anatomy take precedence.
+        others: sentences to draw wrong options from, closest first: of the patient's other studies, the
+            institution's, all. Sentences on the same anatomy take precedence.
         count: total number of options.
     """
     lines = [_shorten(sentence) for sentence in sentences(text)]
@@ -139,12 +168,14 @@ def choice(
     best = [sentence for sentence in whole if min(len(meaning(sentence)), 4) == longest]
     options = [best[int(rng.integers(len(best)))]]
     for like in (True, False):
-        for texts in others:
-            _fill(options, texts, text, count, rng, like=like)
+        for pool in others:
+            if len(options) < count:
+                lines = pool.like(topics(options[0])) if like else pool.lines
+                _fill(options, lines, text, count, rng)
     real = len(options)
     spare = paper_yaml("medforget", "wording")["spare"]
     for lines in (spare.get(section, spare["other"]), spare["other"]):
-        _fill(options, [f"{line}." for line in lines], text, count, rng, like=False)
+        _fill(options, _spare_pool(tuple(lines)).lines, text, count, rng)
     order = rng.permutation(len(options)).tolist()
     return SectionItem(
         "classification",
@@ -155,21 +186,20 @@ def choice(
     )
 
 
-def _fill(
-    options: list[str], texts: Sequence[str], text: str, count: int, rng: np.random.Generator, *, like: bool
-) -> None:
+@lru_cache(maxsize=64)
+def _spare_pool(lines: tuple[str, ...]) -> SentencePool:
+    return SentencePool(f"{line}." for line in lines)
+
+
+def _fill(options: list[str], lines: Sequence[str], text: str, count: int, rng: np.random.Generator) -> None:
     """Add sentences that are not true of the section and differ from all others, until there are ``count`` options.
 
     Args:
-        like: use only sentences on the right option's anatomy, so that distractors are plausible.
+        lines: sentences to choose from, in a fixed order; on the right option's anatomy, distractors are plausible.
     """
     if len(options) >= count:
         return
-    lines = sorted({_shorten(sentence) for other in texts for sentence in sentences(other)})
-    if like:
-        anatomy = topics(options[0])
-        lines = [line for line in lines if anatomy & topics(line)]
-    for place in rng.permutation(len(lines)).tolist() if lines else ():
+    for place in _drawn_places(len(lines), rng):
         if len(options) >= count:
             return
         line = lines[place]
@@ -177,6 +207,19 @@ def _fill(
             continue
         if all(_overlap(line, option) < _ALIKE for option in options):
             options.append(line)
+
+
+def _drawn_places(count: int, rng: np.random.Generator) -> Iterator[int]:
+    """The places of a list in random order; of a long one only as many are drawn as are looked at."""
+    if count <= _LONG_POOL:
+        yield from map(int, rng.permutation(count)) if count else ()
+        return
+    moved: dict[int, int] = {}  # Fisher and Yates, without the places that were not moved
+    for first in range(count):
+        other = int(rng.integers(first, count))
+        place = moved.get(other, other)
+        moved[other] = moved.pop(first, first)
+        yield place
 
 
 def _overlap(line: str, other: str) -> float:
@@ -192,6 +235,7 @@ def _shorten(sentence: str) -> str:
     return (cut.rpartition(" ")[0] or cut[:LONGEST_OPTION]).rstrip(" ,;:")
 
 
+@lru_cache(maxsize=16384)
 def meaning(text: str) -> frozenset[str]:
     """Words and numbers of a text that carry meaning."""
     return frozenset(normalised(text).split()) - GRAMMAR

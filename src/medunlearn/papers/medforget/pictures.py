@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medunlearn.data.dicom_images import Pixels
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.images import Pixels, augment, png, read_image, within
+from medunlearn.data.images import augment, png, read_image, within
 from medunlearn.data.records import Images
 from medunlearn.data.storage import sha256_of, write_bytes
 from medunlearn.data.studies_of_patients import ShownView

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from medunlearn.data.records import Fold, Question
-from medunlearn.papers.medforget.items import SectionItem, choice, gap
+from medunlearn.papers.medforget.items import SectionItem, SentencePool, choice, gap
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
 from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.papers.paper_files import paper_yaml
@@ -34,6 +34,7 @@ def templated(selection: Selection, settings: MedforgetSettings) -> Items:
     for _, study, section, text in selection.sections():
         everywhere[section,].append(text)
         everywhere[section, study.institution].append(text)
+    pools = {place: SentencePool(texts) for place, texts in everywhere.items()}
     items: Items = {}
     for node, study, section, text in selection.sections():
         of_kin = [
@@ -41,7 +42,7 @@ def templated(selection: Selection, settings: MedforgetSettings) -> Items:
             for other in of_patient[study.patient]
             if other is not study and section in other.sections
         ]
-        others = (of_kin, everywhere[section, study.institution], everywhere[section,])
+        others = (SentencePool(of_kin), pools[section, study.institution], pools[section,])
         rng = stream(settings, "items", node)
         options = choice(section, text, others, settings.options, rng)
         items[node] = (SectionItem("generation", text), gap(text, rng), options)

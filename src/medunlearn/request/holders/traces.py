@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from medunlearn.audit.identifiers import normalized_text
+from medunlearn.audit.identifiers.value_forms import written_phrases
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
 from medunlearn.data.storage import sha256_of
@@ -20,13 +21,12 @@ Trace = Literal["id", "identifier", "part of an identifier", "text"]
 Phrase = tuple[str, ...]
 RUN = 8
 """Words in a row that count as text of the subject's, where no other subject's texts have them."""
-_WORD = re.compile(r"[^\W_]+")
 _LEAST = 4
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits, in lower case, whatever separates them."""
-    return _WORD.findall(text.casefold())
+    """Words as the audit's search of known identifiers sees them: folded, whatever separates them."""
+    return list(normalized_text.words_of(text))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def subject_traces(
         InputError: nothing to look for.
         UnknownNameError: no such level or node.
     """
-    further = [tuple(words) for value in identifiers if (words := words_of(value))]
+    further = [phrase for value in identifiers for phrase in written_phrases(value)]
     phrases: dict[Phrase, Trace] = dict.fromkeys(further, "identifier")
     if benchmark is None:
         if isinstance(subject, str):
@@ -125,10 +125,11 @@ def subject_traces(
     unambiguous = {name: phrase for name, phrase in distinctive.items() if phrase not in parts_of_others}
     phrases |= dict.fromkeys(unambiguous.values(), "id")
     values = {identifier.value for record in records for identifier in record.identifiers}
-    names = [phrase for value in values if sum(map(len, phrase := tuple(words_of(value)))) >= _LEAST]
-    shared = others.having(names)
-    names = [phrase for phrase in names if phrase not in shared]
-    for phrase in names:
+    forms = {value: written_phrases(value) for value in values if sum(map(len, words_of(value))) >= _LEAST}
+    shared = others.having(phrase for written in forms.values() for phrase in written)
+    forms = {value: written for value, written in forms.items() if written[0] not in shared}
+    names = [phrase for written in forms.values() for phrase in written if phrase not in shared]
+    for phrase in (written[0] for written in forms.values()):
         parts = (word for word in phrase if len(word) >= _LEAST and word.isalpha())
         phrases |= {(word,): "part of an identifier" for word in parts if word not in others.words}
     texts = [*(record.text for record in records), *_question_texts(questions)]
@@ -141,7 +142,7 @@ def subject_traces(
         Phrases(phrases, others.words),
         frozenset(ids - unambiguous.keys()),
         frozenset(_images(benchmark, record_ids)),
-        len(values) - len(names),
+        len(values) - len(forms),
     )
 
 

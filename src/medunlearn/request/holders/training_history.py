@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-
 from medunlearn.config import TINIES
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.lineage import Lineage, read_lineage
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.models.delta import StoredTensors
 from medunlearn.request.holders.traces import SubjectTraces, words_of
 from medunlearn.results.record import FILE
 
@@ -163,10 +159,16 @@ def _digest(folder: Path, weights: Path | None = None) -> str | None:
     """SHA-256 over names, types, shapes and bytes of a model's tensors, with its base's for a delta; None without
     tensors, or if none of them is read from ``weights``.
     """
+    if not folder.is_dir():
+        return None
+    # Here, since most folders are searched without a model, and these take seconds to import.
+    import torch
+    from safetensors import SafetensorError
+
+    from medunlearn.models.delta import StoredTensors
+
     digest = hashlib.sha256()
     try:
-        if not folder.is_dir():
-            return None
         stored = StoredTensors(folder)
         if weights is not None and weights not in stored.files.values():
             return None

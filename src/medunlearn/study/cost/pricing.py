@@ -34,7 +34,7 @@ MEASURED = 200
 TEXT_ALONE = "The benchmark has images, and {} takes text alone. Give a vision-language model, or --images ignore."
 QWEN_TOWER = Tower(676_550_144, 32, 1280, 4, 0, 28)
 """Of Qwen2.5-VL-7B and models trained from it (its configuration on the hub), for one that is not here."""
-USUAL_TOWER = " Its vision tower is taken for Qwen2.5-VL's: a picture token for 28 x 28 pixels."
+USUAL_TOWER = "Its vision tower is taken for Qwen2.5-VL's: a picture token for 28 x 28 pixels."
 NO_TOKENIZER = "{} has no tokenizer.json: its texts are taken to have {} letters to a token."
 
 

@@ -124,6 +124,13 @@ class TokenSizes:
     images: Mapping[str, int] = field(default_factory=dict)
     _overheads: dict[tuple[str, str], Array] = field(default_factory=dict, init=False, repr=False)
 
+    def with_image_tokens(self, tokens: int) -> TokenSizes:
+        """The same with so many tokens for every image."""
+        counts = {
+            record.record_id: tokens * len(record.images) for record in self.benchmark.records if record.image
+        }
+        return TokenSizes(self.benchmark, self.tokenizer, counts)
+
     @cached_property
     def places(self) -> Mapping[str, int]:
         """Record -> its place in the benchmark."""

@@ -33,7 +33,8 @@ from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import low_rank_of
-from medunlearn.probes.evaluate import evaluate_one, evaluation_folder, metric_names
+from medunlearn.probes.evaluate import evaluate_one, metric_names
+from medunlearn.probes.evaluation_folder import evaluation_folder
 from medunlearn.probes.questioning import Questioning
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.study.epochs.epoch_selection import (

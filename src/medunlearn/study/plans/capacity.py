@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import psutil
 from medunlearn.models.pretrained import pick_device
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.memory import LIBRARIES, Memory
-from medunlearn.study.cost.throughput import Device, this_device, time_device
+from medunlearn.study.cost.throughput import Device, device_named, this_device, time_device
 from medunlearn.terminal import size
 
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
@@ -26,12 +26,17 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 @dataclass(frozen=True)
 class Capacity:
-    """Bytes of memory or GPU memory, total and free, and free bytes of the output disk."""
+    """Bytes of memory or GPU memory, total and free, and free bytes of the output disk.
+
+    Attributes:
+        device: device of the table of data sheets that the numbers are of; None: this machine's.
+    """
 
     kind: Literal["memory", "GPU memory"]
     total: int
     available: int
     disk: int
+    device: str | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -46,14 +51,16 @@ class Capacity:
         """Sum of the parts; 0 for no work."""
         return sum(self.parts(memory).values())
 
-    def fit(self, memory: Memory, warnings: Collection[str]) -> str:
+    def fit(self, memory: Memory) -> str:
         """Memory beside what is free, in words."""
-        fits = "too much" if warnings else "fits"
+        fits = "too much" if self.needed(memory) > self.available else "fits"
         free = f"{size(self.available)} of {size(self.total)} are free"
         return f"{size(self.needed(memory))} of {self.kind} at once ({fits}: {free})"
 
     def hours(self, cost: Cost) -> float | None:
-        """Hours of a cost on this machine; None if it was not timed yet."""
+        """Hours of a cost on the named device, or on this machine; None if this one was not timed yet."""
+        if self.device is not None:
+            return device_named(self.device).hours(cost)
         kind = "cuda" if self.on_gpu else "cpu"
         device = this_device(kind, "bf16") or this_device(kind, "fp32")
         return None if device is None else device.hours(cost)
@@ -99,6 +106,16 @@ def capacity_of(device: str, out: Path) -> Capacity:
             limits.append(int(path.read_text()))
     total = min([memory.total, *limits])
     return Capacity("memory", total, min(memory.available, total), disk)
+
+
+def capacity_of_named(name: str, out: Path) -> Capacity:
+    """The capacity of a device by its data sheet, all of it free, beside this machine's disk.
+
+    Raises:
+        UnknownNameError: no such device.
+    """
+    memory = int(device_named(name).memory)
+    return Capacity("GPU memory", memory, memory, capacity_of("cpu", out).disk, name)
 
 
 def time_capacity(device: str) -> Device:

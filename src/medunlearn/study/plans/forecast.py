@@ -103,8 +103,9 @@ class Forecast:
         done, total = sum(stage.state == "done" for stage in self.stages), self.total
         if done == len(self.stages):
             return "Everything is done."
-        hours = "" if self.hours is None else f", about {self.hours:.2g} hours"
-        fits = f", {self.capacity.fit(total.memory, self.warnings)}" if total.memory.total else ""
+        of = f" of one {self.capacity.device}" if self.capacity.device else ""
+        hours = "" if self.hours is None else f", about {self.hours:.3g} hours{of}"
+        fits = f", {self.capacity.fit(total.memory)}" if total.memory.total else ""
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
         return f"Left: {stages}, {short_number(total.flops)} FLOPs{hours}{fits}, {size(self.disk)} on the disk."
 

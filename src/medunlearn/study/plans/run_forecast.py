@@ -19,16 +19,18 @@ from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.epochs.epoch_settings import check_watched
 from medunlearn.study.experiment import Experiment, benchmark_folder, run_folder
 from medunlearn.study.part_check import check_training, check_unlearning, outline_of, trained_outline
-from medunlearn.study.plans.capacity import Capacity, capacity_of, is_gpu
+from medunlearn.study.plans.capacity import Capacity, capacity_of, capacity_of_named, is_gpu
 from medunlearn.study.plans.forecast import Forecast, PlannedStage
 from medunlearn.study.plans.missing import NOT_BUILT, missing_parts
 from medunlearn.study.plans.stage_states import evaluation_stage, training_stage, unlearning_stage
+from medunlearn.study.presets import presets
 from medunlearn.training.processes import join
 
 SHARDED_PLAN = (
     "With sharding, each process holds a share of the decoder layers; the memory here is that of one process that "
     "holds all. Give the plan by torchrun too, with as many processes as the run will have."
 )
+PRESET_PLAN = "The memory is that of one of the {} processes that share a training (preset {})."
 
 
 def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
@@ -39,11 +41,12 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     """
     settings, target = experiment.settings, experiment.target
     section, folder = settings.benchmark, benchmark_folder(settings)
-    capacity, is_built = capacity_of(device, settings.out), "folder" in section or (folder / MANIFEST).exists()
+    capacity, is_built = _capacity(experiment, device), "folder" in section or (folder / MANIFEST).exists()
     benchmark = None if needs_folder(section) and not is_built else open_section(section, folder)
     if benchmark is not None:
         benchmark.split(settings.split)
-        check_watched(benchmark, experiment.attack, experiment.utility if find_spec("lm_eval") else None)
+        # The harness's tasks are looked up when the run starts: its index takes longer than a plan may.
+        check_watched(benchmark, experiment.attack, None)
         if experiment.evaluate.extractor != "scispacy" or find_spec("scispacy"):
             keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     missing = missing_parts(
@@ -57,9 +60,9 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     if benchmark is None:
         stages = [PlannedStage(name, note="its price is not known") for name in _names(experiment)]
         return Forecast(settings.name, (PlannedStage("benchmark"), *stages), capacity, (), (NOT_BUILT, *missing))
-    pricing = Pricing.of(benchmark, target, **_place(device))
-    if pricing.processes == 1 and any(own.sharding != "none" for own in (target, *experiment.methods)):
-        pricing.doubts += (SHARDED_PLAN,)
+    pricing = Pricing.of(benchmark, target, **_shared(experiment, device))
+    if any(own.sharding != "none" for own in (target, *experiment.methods)):
+        pricing.doubts += tuple(_sharing(experiment, pricing.processes))
     text = sum(len(record.text) for record in benchmark.records)
     text += sum(len(question.question) + len(question.answer) for question in benchmark.questions)
     first = PlannedStage("benchmark", "done") if is_built else PlannedStage("benchmark", cost=Cost(disk=text))
@@ -144,6 +147,32 @@ def forecast_evaluation(
     stages = [evaluation_stage(f"evaluate {run.label}", pricing, settings, run.folder) for run, pricing in models]
     missing = missing_parts(benchmark, str(runs[0].model), settings)
     return _forecast("evaluate", stages, prices[0], capacity_of(device, runs[0].folder), missing)
+
+
+def _capacity(experiment: Experiment, device: str) -> Capacity:
+    name, out = experiment.settings.device_name, experiment.settings.out
+    return capacity_of(device, out) if name is None else capacity_of_named(name, out)
+
+
+def _shared(experiment: Experiment, device: str) -> dict[str, Any]:
+    """Place of a run: its own processes, or as many as the preset of a sharded training is made for."""
+    place = _place(device) if experiment.settings.device_name is None else {**_place("cpu"), "on_gpu": True}
+    if place["processes"] > 1 or experiment.target.sharding == "none":
+        return place
+    return {**place, "processes": _processes_of(experiment)}
+
+
+def _processes_of(experiment: Experiment) -> int:
+    preset = presets().get(str(experiment.settings.train.get("preset")))
+    return 1 if preset is None else preset.processes
+
+
+def _sharing(experiment: Experiment, processes: int) -> Iterator[str]:
+    """Sentence on the number of processes that a sharded training was planned for."""
+    if processes == 1:
+        yield SHARDED_PLAN
+    elif join().world == 1:
+        yield PRESET_PLAN.format(processes, experiment.settings.train["preset"])
 
 
 def _place(device: str) -> dict[str, Any]:

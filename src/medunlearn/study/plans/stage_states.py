@@ -46,7 +46,7 @@ def evaluation_stage(
     whole = PlannedStage(name, cost=pricing.evaluating(settings))
     if run is None or not is_complete(run):
         return whole
-    from medunlearn.probes.evaluate import evaluation_folder
+    from medunlearn.probes.evaluation_folder import evaluation_folder
 
     model, benchmark = Run.open(run), pricing.benchmark
     if is_complete(evaluation_folder(model, benchmark, settings)):

@@ -180,14 +180,13 @@ def _broken_epochs(models: Sequence[Evaluated]) -> dict[str, tuple[str, ...]]:
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
-    """Comparison of each model with the target and the retrained model."""
+    """Comparison of each model with the target and the retrained model; of two unlearned ones with each other."""
     anchors = [model for model in models if model.run.role != "unlearned"]
-    return joined(
-        [
-            compared(model, [anchor for anchor in anchors if anchor is not model], replicates, seed)
-            for model in models
-        ]
-    )
+    unlearned = [model for model in models if model.run.role == "unlearned"]
+    against = {id(model): [anchor for anchor in anchors if anchor is not model] for model in models}
+    if len(unlearned) == 2:
+        against[id(unlearned[1])].append(unlearned[0])
+    return joined([compared(model, against[id(model)], replicates, seed) for model in models])
 
 
 def made_for_this(model: Evaluated) -> bool:

@@ -71,13 +71,15 @@ class Slot:
 
 
 def slots_of(settings: EngineSettings, jobs: int | None, device: str, most: int) -> list[Slot]:
-    """One slot per concurrent call that takes a whole one, at most ``most``.
+    """One slot per concurrent call that takes a whole one, at most ``most``; none, and no look at devices, for 0.
 
     Raises:
         InputError: no such device, fewer than one job, or fewer GPUs than processes.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: use at least 1.")
+    if not most:
+        return []
     if settings.on not in ("slurm", "ray"):
         return local_slots(jobs, device, most, settings.processes)
     # A cluster's scheduler gives each call its devices, and cores that its processes share.

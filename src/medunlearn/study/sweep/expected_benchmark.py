@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from medunlearn.config import ExpectedSettings, SweepSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
-from medunlearn.study.benchmark_builds import build
+from medunlearn.paper import find_paper
+from medunlearn.study.benchmark_builds import build_benchmark, needs_folder
 
 LONG = 20
 """One note in so many is as long as the longest."""
 
 
-def expected_benchmark(settings: SweepSettings) -> tuple[Benchmark, float]:
+@contextmanager
+def expected_benchmark(settings: SweepSettings) -> Iterator[tuple[Benchmark, float]]:
     """A small benchmark from the sweep's builder, and the ratio of the real number of patients to its own.
+
+    Images that a builder draws stay on disk for the length of the context.
 
     Raises:
         InputError: the builder cannot invent patients.
     """
     expected = check(ExpectedSettings, settings.expected)
-    builder = str(settings.benchmark.get("builder"))
-    benchmark = build(builder, {"synthetic": expected.synthetic})
-    subjects = {benchmark.subject(record.record_id) for record in benchmark.records if record.fold == "train"}
-    return benchmark, expected.patients / len(subjects)
+    paper = find_paper(str(settings.benchmark.get("builder")))
+    values = {"synthetic": expected.synthetic}
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "benchmark" if needs_folder({"builder": paper.name, **values}) else None
+        benchmark = build_benchmark(paper, values, out)
+        subjects = {benchmark.subject(record.record_id) for record in benchmark.records if record.fold == "train"}
+        yield benchmark, expected.patients / len(subjects)
 
 
 def lengthen(

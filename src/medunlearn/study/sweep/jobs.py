@@ -78,7 +78,7 @@ class Job:
         if self.measure is not None:
             run, measure = Run.open(folder), self.measure
             if isinstance(measure, EvaluateSettings):
-                from medunlearn.probes.evaluate import evaluation_folder
+                from medunlearn.probes.evaluation_folder import evaluation_folder
 
                 evaluation = evaluation_folder(run, benchmark, measure)
                 is_done = is_complete(evaluation)

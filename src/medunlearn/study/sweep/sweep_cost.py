@@ -11,7 +11,7 @@ from medunlearn.errors import MedunlearnError
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
-from medunlearn.study.plans.capacity import Capacity, capacity_of, is_gpu
+from medunlearn.study.plans.capacity import Capacity, capacity_of, capacity_of_named, is_gpu
 from medunlearn.study.plans.missing import NOT_BUILT, missing_parts
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.sweep_graph import SweepGraph
@@ -77,7 +77,7 @@ class SweepCost:
         if not self.kinds or self.capacity is None:
             return ""
         hours = "" if self.hours is None else f", about {self.hours:.3g} hours of one {self.device or 'process'}"
-        memory = self.capacity.fit(self.total.memory, self.warnings)
+        memory = self.capacity.fit(self.total.memory)
         return f"{short_number(self.total.flops)} FLOPs{hours}, {memory}, {size(self.disk)} on the disk."
 
     def lines(self) -> Iterator[str]:
@@ -106,18 +106,14 @@ def sweep_cost(sweep: Sweep, stages: SweepGraph, *, device: str = "auto") -> Swe
         UnknownNameError: no such device.
     """
     name, settings = sweep.settings.device_name, sweep.settings
-    named = None if name is None else device_named(name)
     missing = tuple(_missing(sweep, stages))
     if sweep.opened is None and not settings.expected:
         return SweepCost((), name, missing=missing, doubts=(NOT_BUILT,))
     try:
-        pricing = sweep_pricing(sweep, on_gpu=named is not None or is_gpu(device))
+        pricing = sweep_pricing(sweep, on_gpu=name is not None or is_gpu(device))
     except MedunlearnError as error:
         return SweepCost((), name, missing=missing, doubts=(str(error),))
-    capacity = capacity_of("cpu" if named else device, settings.out)
-    if named is not None:
-        memory = int(named.memory)
-        capacity = Capacity("GPU memory", memory, memory, capacity.disk)
+    capacity = capacity_of(device, settings.out) if name is None else capacity_of_named(name, settings.out)
     doubts = pricing.doubts
     if pricing.growth != 1.0:
         patients = settings.expected.get("synthetic", 40)
@@ -134,11 +130,13 @@ def sweep_pricing(sweep: Sweep, *, on_gpu: bool) -> Pricing:
     how: dict[str, Any] = {"on_gpu": on_gpu, "processes": sweep.settings.processes}
     if sweep.opened is not None:
         return Pricing.of(sweep.opened, target, **how)
-    small, growth = expected_benchmark(sweep.settings)
-    pricing = Pricing.of(small, target, **how)
     expected = check(ExpectedSettings, sweep.settings.expected)
-    longer = lengthen(small, expected, pricing.sizes.tokenizer.count)
-    return replace(pricing, sizes=replace(pricing.sizes, benchmark=longer), growth=growth)
+    with expected_benchmark(sweep.settings) as (small, growth):
+        pricing = Pricing.of(small, target, **how)
+    sizes = replace(pricing.sizes, benchmark=lengthen(small, expected, pricing.sizes.tokenizer.count))
+    if expected.image_pixels is not None and (tower := pricing.shape.tower) is not None:
+        sizes = sizes.with_image_tokens(max(1, round(expected.image_pixels / tower.side**2)))
+    return replace(pricing, sizes=sizes, growth=growth)
 
 
 def _kinds(stages: SweepGraph, pricing: Pricing, device: str | None) -> Iterator[KindCost]:

@@ -19,6 +19,7 @@ from medunlearn.config import (
     UnlearnSettings,
     check,
 )
+from medunlearn.config.experiments import refuse_file_of_other_verb
 from medunlearn.config.reading import merged
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import ConfigError, unknown_name
@@ -135,6 +136,7 @@ def plan_from(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: M
 
 def plan(values: Mapping[str, Any]) -> Sweep:
     """Validate a sweep before anything runs. Raises ConfigError: every mistake in every section, at once."""
+    refuse_file_of_other_verb("sweep", values)
     values, fields = _merge_search(values), SweepSettings.model_fields
     # Taken out, so that they do not hide what is wrong with the rest.
     problems = [unknown_name("setting", key, fields) for key in values if key not in fields]

@@ -46,7 +46,7 @@ def run_sweep(
         stages.graph.find_done()
         stages.graph.weigh(costs(stages, SequenceCounts.of(benchmark)))
         run, pending = _SweepRun(sweep, stages, benchmark, say), stages.graph.pending()
-        most = max(1, sum(stage.takes_slot for stage in pending))
+        most = max(1, sum(stage.takes_slot for stage in pending)) if pending else 0
         slots = slots_of(sweep.settings, jobs, device, most)
         run.run(sweep.settings, slots, len(pending), quiet=quiet)
         swept = run.result().judged(sweep, benchmark, run.attacks(), quiet=quiet, say=say)

@@ -108,7 +108,7 @@ def _score_trial(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, 
 
 def _problem(job: TrialJob, run: Run, benchmark: Benchmark) -> str:
     """Reason why the model is broken after its last epoch, from that epoch's evaluation."""
-    from medunlearn.probes.evaluate import evaluation_folder
+    from medunlearn.probes.evaluation_folder import evaluation_folder
 
     settings = epoch_settings(job.settings, job.settings.split)
     assert settings is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from medunlearn.config import TINIES, EvaluateSettings, TuneSettings, UnlearnSettings, check
+from medunlearn.config.experiments import refuse_file_of_other_verb
 from medunlearn.config.reading import merged
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
@@ -154,6 +155,7 @@ def plan(values: Mapping[str, Any]) -> Tuning:
         InputError: Optuna is not installed.
     """
     check_installed()
+    refuse_file_of_other_verb("tune", values)
     fields = TuneSettings.model_fields
     problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
     values = {key: value for key, value in values.items() if key in fields}

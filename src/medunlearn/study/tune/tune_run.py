@@ -55,7 +55,7 @@ def run_tuning(
         stages.graph.find_done()
         stages.graph.weigh({stage.name: LONGEST for stage in stages.methods.values()})
         run, pending = _TuneRun(tuning, stages, benchmark, say), len(stages.graph.pending())
-        slots = slots_of(tuning.base.settings, jobs, device, max(1, pending))
+        slots = slots_of(tuning.base.settings, jobs, device, pending)
         run.run(tuning.base.settings, slots, pending + run.trials_left(), quiet=quiet)
         evaluated = evaluated_models(stages.graph, stages.evaluations)
         objectives = _objectives(tuning, stages, evaluated)

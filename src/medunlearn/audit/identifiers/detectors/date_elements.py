@@ -1,6 +1,6 @@
 """Elements of dates more specific than the year: a month, a day and month, a season with its year, a holiday.
 
-Full dates are in :func:`~medunlearn.audit.identifiers.normalized_text.dates_in`. The Safe Harbor method takes every
+Full dates are in :func:`~medunlearn.audit.identifiers.written_dates.dates_in`. The Safe Harbor method takes every
 element of a date but the year (45 CFR 164.514(b)(2)(i)(C)). Weekdays count only beside a date, seasons only with a
 year, and numbers like ``3/4`` only where nothing around them speaks of a score, a strength or a share.
 """

@@ -21,7 +21,8 @@ from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, 
 from medunlearn.audit.identifiers.detectors.gazetteer import GAZETTEER, gazetteer
 from medunlearn.audit.identifiers.detectors.person_names import names_in
 from medunlearn.audit.identifiers.detectors.spoken_names import spoken_names_in
-from medunlearn.audit.identifiers.normalized_text import ages_in, dates_in
+from medunlearn.audit.identifiers.normalized_text import ages_in
+from medunlearn.audit.identifiers.written_dates import dates_in
 
 _FILE = files(__package__) / "rules.yaml"
 _RULES_VERSION = "2"
