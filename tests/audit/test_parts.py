@@ -86,6 +86,8 @@ def test_semantic_measures_are_rows_of_the_scores(
     assert table.loc["bert_score", "value"] == 0.5
     assert "bart_score" not in table.index
     assert {"run_30", "rouge_l"} <= set(table.index)
+    named = audit(responses=stored, out=tmp_path / "b", measures="bert_score", encoder="org/encoder", **SMALL)
+    assert named.table().set_index("measure").loc["bert_score", "value"] == 0.5
 
 
 def test_the_released_codes_semantic_variant(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,9 +49,12 @@ def default_measures() -> tuple[str, ...]:
 
 
 def plain_measures(settings: AuditSettings) -> list[str]:
-    """The measures that need no further model, each once, however it was named."""
+    """The measures that need no further model, each once, however it was named; never none.
+
+    The others are added to a table that has a row of each response already.
+    """
     requested = distinct_metrics(settings.measures or default_measures()).values()
-    return [name for name in requested if not needs_model(get_measure(name))]
+    return [name for name in requested if not needs_model(get_measure(name))] or [DEFAULTS[0]]
 
 
 def measures_with_models(measures: Sequence[str], parts: AuditParts) -> list[str]:

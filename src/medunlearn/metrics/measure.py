@@ -89,7 +89,6 @@ class Item:
     reference: str
     response: str | None = None
     response_tokens: Sequence[int] | None = None
-    reference_tokens: Sequence[int] | None = None
     answer_log_probs: Sequence[float] | None = None
     answer_hits: Sequence[bool] | None = None
     judgement: Judgement | None = None
@@ -98,6 +97,7 @@ class Item:
     answer_index: int | None = None
     fact_ranks: Sequence[FactRank] | None = None
     note_ranks: Sequence[FactRank] | None = None
+    reference_tokens: Sequence[int] | None = None
     starts: tuple[str, str] | None = None
     bart_starts: tuple[str, str] | None = None
     ends: bool = True
