@@ -31,7 +31,7 @@ from verdict_simulations import SHORT, simulated
 from medunlearn.config import ForgetSettings, check
 from medunlearn.request.battery_rerun import BatteryRerun
 from medunlearn.request.case.signing_keys import make_key
-from medunlearn.request.case.verdicts import decide
+from medunlearn.request.case.verdicts import RULES, decide
 from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.measuring_models import MeasuredModel, ModelMeter
 from medunlearn.request.request_battery import RequestBattery
@@ -262,7 +262,7 @@ def main(words: Sequence[str] | None = None) -> None:
         for request in asked:
             for baseline in own.baselines:
                 table.run(request, baseline, own.only, again=own.again)
-    made = {"control verdicts": [*control_rows([cell for table in tables for cell in table.cells()])]}
+    made = {f"control verdicts {RULES}": [*control_rows([cell for table in tables for cell in table.cells()])]}
     if "simulations" in own.only:
         made["verdict rates"] = [
             *simulated(own.out / "simulations.json", own.draws, read=own.read, again=own.again)

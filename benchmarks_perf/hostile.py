@@ -8,7 +8,7 @@ Each case is a command in a process of its own, in a folder that is the same bef
 
 - clear error: exit code 2 or 1 with a message, nothing changed
 - handled: exit code 0 where the input may be taken (text of strangers stays text, code of strangers is not run)
-- traceback, hang (15 s)
+- traceback, hang (60 s)
 - wrongly accepted: exit code 0 where the input must be refused
 - harm: code ran, files changed or appeared elsewhere, control characters or live markup came out
 

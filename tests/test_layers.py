@@ -20,8 +20,8 @@ HEAVY = {"torch", "transformers", "peft", "accelerate", "safetensors", "tokenize
 
 # DESIGN, section 3, from the ground up; a package may import what stands on a lower floor.
 FLOORS = [
-    {"errors", "seeds", "terminal", "verb", "__init__"},
-    {"progress", "input_files", "ranges", "hub_offline"},
+    {"errors", "seeds", "terminal", "verb", "template_worker", "__init__"},
+    {"progress", "input_files", "ranges", "hub_offline", "template_process"},
     {"config", "registry"},
     {"paper"},
     {"data"},

@@ -22,6 +22,9 @@ os.environ.update(
     VLLM_NO_USAGE_STATS="1",
     WANDB_ERROR_REPORTING="false",
 )
+# OpenMP's threads wait for their next work by spinning, unless told otherwise: beside other work that takes the
+# processor from those who have something to do. It is read when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Without a GPU it warns on every command that a kernel nobody here uses cannot be fetched from a hub.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 # Those that were loaded before have read their variable.

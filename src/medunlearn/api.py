@@ -24,7 +24,7 @@ from medunlearn.config import (
     check,
 )
 from medunlearn.config.reading import flat, merged, without_prefix
-from medunlearn.errors import ConfigError, InputError
+from medunlearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
@@ -171,10 +171,11 @@ def unlearn(
 
 
 def evaluate(
-    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, against: Sequence[RunOrFolder] = (),
-    epoch: int | None = None, model_name: str | None = None, llm: Mapping[str, Any] | None = None,
-    allow_remote_llm: bool = False, allow_missing: bool = False, out: Folder | None = None,
-    device: str = "auto", quiet: bool = False, **settings: Any
+    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str | None = None,
+    against: Sequence[RunOrFolder] = (), epoch: int | None = None, model_name: str | None = None,
+    llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False, allow_missing: bool = False,
+    out: Folder | None = None, overwrite: bool = False, device: str = "auto", quiet: bool = False,
+    **settings: Any
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
@@ -187,12 +188,13 @@ def evaluate(
         llm: settings of the server: llm.concurrency, ... (docs/servers.md)
         allow_missing: finish though a server left questions without a response
         out: also write the table to this CSV file
+        overwrite: replace that file if it exists
     """
     from medunlearn.probes.evaluate import evaluate
     from medunlearn.probes.respondent_runs import respondent_run
 
     server = {**(llm or {}), **without_prefix("llm.", settings)}
-    file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
+    file, checked = _csv_file(out, overwrite), check(EvaluateSettings, _with_split(split, settings))
     if (model_name or server) and "http" not in str(run):
         raise ConfigError([f"{run} is no server: --model-name and --llm.KEY are for http://HOST:PORT/v1"])
     bench, beside = _benchmark(benchmark), RUNS if out is None else Path(out).parent
@@ -201,7 +203,7 @@ def evaluate(
     def asked(model: RunOrFolder, name: str | None = None) -> Run | RespondentRun:
         word = str(model) if isinstance(model, Path | str) else ""
         return respondent_run(word, bench, beside, name, server, **how) or _run_of(
-            model, bench, split, out, device, quiet, settings
+            model, bench, checked.split, out, device, quiet, settings
         )
 
     model, *others = asked(run, model_name), *map(asked, against)
@@ -226,13 +228,15 @@ def inspect(benchmark: BenchmarkOrFolder, *, tokenizer: Folder | None = None) ->
 def attack(
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str,
     attacks: str | Sequence[str] | None = None, against: Sequence[RunOrFolder] = (),
-    out: Folder | None = None, device: str = "auto", quiet: bool = False, **settings: Any
+    out: Folder | None = None, overwrite: bool = False, device: str = "auto", quiet: bool = False,
+    **settings: Any
 ) -> Attacks:  # fmt: skip
     """Attack a model to measure what an adversary can still learn from it; ``.table()`` is a DataFrame.
 
     Args:
         run: run of a model, or a Hugging Face folder, which is adopted
         out: also write the table to this CSV file
+        overwrite: replace that file if it exists
         settings: as `medunlearn attack --help` lists them; an attack's own as ``min_k={"k": 0.4}``
 
     Raises:
@@ -242,7 +246,7 @@ def attack(
 
     from medunlearn.attacks.attack_settings import attack_settings
 
-    file = _csv_file(out)
+    file = _csv_file(out, overwrite)
     named = {} if attacks is None else {"attacks": attacks}
     checked = attack_settings({"split": split, **named, **flat(settings, *settings)})
     from medunlearn.attacks.attack_run import attack
@@ -261,20 +265,21 @@ def attack(
 
 def utility(
     run: RunOrFolder, *, tasks: str | Sequence[str], against: Sequence[RunOrFolder] = (),
-    epoch: int | None = None, out: Folder | None = None, device: str = "auto", quiet: bool = False,
-    **settings: Any
+    epoch: int | None = None, out: Folder | None = None, overwrite: bool = False, device: str = "auto",
+    quiet: bool = False, **settings: Any
 ) -> Utilities:  # fmt: skip
     """Measure a model's utility with tasks of lm-evaluation-harness; ``.table()`` is a DataFrame.
 
     Args:
         out: also write the table to this CSV file
+        overwrite: replace that file if it exists
 
     Raises:
         InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
     """
     from medunlearn.probes.utility.harness_run import utility
 
-    file, checked = _csv_file(out), check(UtilitySettings, {"tasks": tasks, **settings})
+    file, checked = _csv_file(out, overwrite), check(UtilitySettings, {"tasks": tasks, **settings})
     models = [_run(run), *map(_run, against)]
     model = models[0] if epoch is None else models[0].epoch(epoch)
     measured = utility(model, checked, against=models[1:], device=device, quiet=quiet)
@@ -283,7 +288,7 @@ def utility(
 
 
 def export_tasks(
-    benchmark: BenchmarkOrFolder, out: Folder | None = None, *, split: str, **settings: Any
+    benchmark: BenchmarkOrFolder, out: Folder | None = None, *, split: str | None = None, **settings: Any
 ) -> ExportedTasks:  # fmt: skip
     """Write a benchmark as tasks of lm-evaluation-harness, scored by our measures.
 
@@ -297,7 +302,7 @@ def export_tasks(
 
     if out is None:
         raise ConfigError(["--out is missing: folder of the tasks"])
-    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, {"split": split, **settings}), Path(out))
+    return export_tasks(_benchmark(benchmark), check(TaskExportSettings, _with_split(split, settings)), Path(out))
 
 
 def judge(
@@ -408,8 +413,8 @@ def export(
 def verify(
     folders: Sequence[Folder], *, subject: str | None = None, benchmark: BenchmarkOrFolder | None = None,
     identifiers: Folder | None = None, out: Folder | None = None, public_key: Folder | None = None,
-    authority: Folder | None = None, work: Folder | None = None, device: str = "auto", quiet: bool = False,
-    say: Say = lambda line: None
+    authority: Folder | None = None, work: Folder | None = None, overwrite: bool = False, device: str = "auto",
+    quiet: bool = False, say: Say = lambda line: None
 ) -> Holders | Verification:  # fmt: skip
     """Check runs against their records, or a model against its case; with a subject, list the files that hold it.
 
@@ -424,12 +429,14 @@ def verify(
         authority: of a case: certificates (PEM) that you trust; one must vouch for the time stamp's authority
         work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
             the model as it is now
+        overwrite: replace the file of the log if it exists
     """
     if subject is None and identifiers is None:
         if benchmark is not None or out is not None:
             raise ConfigError(["no subject is named: --benchmark and --out need --subject or --identifiers"])
         rerun = None if work is None else partial(_rerun, Path(work), device=device, quiet=quiet, say=say)
         return _check(list(map(Path, folders)), public_key, authority, rerun)
+    from medunlearn.data.storage import refuse_existing
     from medunlearn.request.holders.file_search import find_holders
     from medunlearn.request.holders.holder_log import LOGS
     from medunlearn.request.holders.traces import read_identifiers
@@ -439,6 +446,7 @@ def verify(
             raise ConfigError([f"{name} is for a case: leave --subject and --identifiers out"])
     if out is not None and Path(out).suffix.lower() not in LOGS:
         raise ConfigError([f"--out {out}: the log is written as {', '.join(LOGS)}"])
+    refuse_existing(*([] if out is None else [Path(out)]), overwrite=overwrite)
     names = [] if identifiers is None else read_identifiers(Path(identifiers))
     bench = None if benchmark is None else _benchmark(benchmark)
     log = find_holders(list(map(Path, folders)), bench, subject, identifiers=names, quiet=quiet)
@@ -658,10 +666,18 @@ def _benchmark(benchmark: BenchmarkOrFolder) -> Benchmark:
     return load(benchmark) if isinstance(benchmark, (Path, str)) else benchmark
 
 
-def _csv_file(out: Folder | None) -> Path | None:
-    if out is not None and Path(out).is_dir():
-        raise InputError(f"{out} is a folder; --out is the CSV file to write.")
-    return None if out is None else Path(out)
+def _with_split(split: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the split, unless a probe set names it."""
+    return {**({} if split is None else {"split": split}), **settings}
+
+
+def _csv_file(out: Folder | None, overwrite: bool) -> Path | None:
+    from medunlearn.data.storage import refuse_existing
+
+    if out is None:
+        return None
+    refuse_existing(Path(out), overwrite=overwrite)
+    return Path(out)
 
 
 def _write_csv(file: Path | None, table: Any) -> None:

@@ -62,6 +62,11 @@ def refuse_open_secret(path: Path) -> None:
         )
 
 
+def path_text(path: Path) -> str:
+    """A path as text that tables and JSON can hold: bytes that are not UTF-8 are escaped."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def path_inside(folder: Path, name: str, source: object, error: type[InputError] = InputError) -> Path:
     """The path of a file in a folder, or below it, that another file names. Links are followed.
 

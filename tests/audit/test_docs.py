@@ -45,12 +45,12 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
     for name, output in (("responses", words[cut:]), ("baseline", " nothing")):
         lines = [json.dumps({**row, "record_id": f"n{place}", "response": output}) for place in range(3)]
         (workplace / f"{name}.jsonl").write_text("\n".join(lines))
-    people = "".join(f'p{place},Ada {place},cough,"{words}"\n' for place in range(2))
-    (workplace / "people.csv").write_text(f"id,name,complaint,text\n{people}")
+    people = "".join(f'p{place},Ada {place},61,cough,"{words}"\n' for place in range(2))
+    (workplace / "people.csv").write_text(f"id,name,age,complaint,text\n{people}")
     for line in START:
         run(line)
     lines = PAGE.commands
-    assert len(lines) == 11
+    assert len(lines) == 12
     with FakeServer() as server:
         for line in lines:
             audits = line.startswith("medunlearn audit")

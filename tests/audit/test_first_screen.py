@@ -106,11 +106,22 @@ def test_a_model_that_memorized(tmp_path: Path, before: Path):
     assert "the model has memorized text of these patients" in text
     assert "12 distinct identifiers of 12 of 12 patients" in text
     assert "Of 8 patients that the model never saw: none." in text
-    recall = pd.read_parquet(tmp_path / "audit" / "recall.parquet").set_index("kind")["recall"]
-    assert f"{recall['date']:.0%} of dates, {recall['name']:.0%} of names" in text
+    recall = pd.read_parquet(tmp_path / "audit" / "recall.parquet")
+    recall = recall[recall["style"] == "all"].set_index("kind")["recall"]
+    assert f"{recall['name']:.0%} of names, {recall['date']:.0%} of dates" in text
+    assert "of 29 in the weakest, speech). One author wrote these notes and our rules" in text
+    assert "too few were labelled to say what share is found: telephone numbers" not in text
+    assert "social security numbers" in text
     assert not [
         name for name in screen.missing if "identifiers" in name or "--baseline" in name or "unseen" in name
     ]
+
+
+def test_without_a_detector_only_known_identifiers_were_looked_for(tmp_path: Path):
+    screen = screen_of(tmp_path, suffix, identifiers={"detectors": []})
+    assert screen.giveaway is not None
+    assert (screen.giveaway.detectors, screen.giveaway.recall) == ((), ())
+    assert "looked for by the patients' known ones alone" in " ".join(screen.identifier_sentences)
 
 
 def test_a_model_that_never_saw_the_notes(tmp_path: Path, before: Path):

@@ -179,7 +179,6 @@ def test_a_server_is_asked_in_its_chat(world: Path, tmp_path: Path) -> None:
         ({"ways": ("prompt",)}, "prompt needs a --prompt"),
         ({"ways": ("prefix_in_chat",)}, "needs --template chat"),
         ({"ways": ("guess",)}, "'guess' is none of"),
-        ({"prompt": "Write a note."}, "contains no column in braces"),
         ({"prompt": "Write of {nane}."}, "name"),
         ({"prompt": PROMPT, "ways": ("prefix",)}, "is given but not used"),
     ],

@@ -142,7 +142,7 @@ LLM = "--llm SERVER --llm.model m --llm.retries 0 --llm.corrections 0 --llm.back
 BARE = LLM.replace(" --out OUT", "")
 RATE = f"{BARE} --allow-broken"
 MEDFORGET = "build medforget --folder USE/bench/films.csv --text-only --institutions 1 --patients 2 --studies 1"
-AUDITED = "--model-name m --prefixes 8 --shortest-suffix 8 --max-new-tokens 8 --limit 2 --llm.retries 0"
+AUDITED = "--model-name m --prefixes 8 --shortest-suffix 8 --max-new-tokens 30 --limit 2 --llm.retries 0"
 SENDING = {
     "build amnesia, notes": f"build amnesia USE/bench/notes.jsonl --data-use STATED {LLM}",
     "build lume, articles": f"build lume --synthetic 4 --articles USE/bench/articles.jsonl --data-use STATED {LLM}",
@@ -166,8 +166,8 @@ KEEPING = {
     "build options, file": "build options USE/bench/choices.jsonl --data-use open --percents 50 --out OUT",
     "build diagnosis, file": "build diagnosis USE/bench/stays.jsonl --data-use open --out OUT",
     "build medforget, table": f"{MEDFORGET} --data-use open --out OUT",
-    "audit, run": "audit USE/run open/bench --data-use open --prefixes 8 --max-new-tokens 8 --limit 1 --out OUT",
-    "audit, model of a run": "audit USE/run/model open/bench --data-use open --prefixes 8 --max-new-tokens 8 "
+    "audit, run": "audit USE/run open/bench --data-use open --prefixes 8 --max-new-tokens 30 --limit 1 --out OUT",
+    "audit, model of a run": "audit USE/run/model open/bench --data-use open --prefixes 8 --max-new-tokens 30 "
     "--limit 1 --out OUT",
     "audit, responses": "audit --responses USE/bench/said.jsonl --data-use open --out OUT",
     "audit, given again": "audit --responses open/bench/said.jsonl --data-use open --replicates 20 --out USE/audit",
@@ -259,7 +259,7 @@ def test_sections_of_a_file_do_not_loosen(medunlearn: Medunlearn, house: Path, t
 
 
 def test_a_mixed_corpus_is_credentialed(medunlearn: Medunlearn, house: Path, tmp_path: Path) -> None:
-    how = ("--prefixes=8", "--max-new-tokens=8", "--limit=1", "--replicates=20", "--quiet")
+    how = ("--prefixes=8", "--max-new-tokens=30", "--limit=1", "--replicates=20", "--quiet")
     corpora = (f"a={house / 'open' / 'bench'}", f"b={house / 'closed' / 'bench'}")
     medunlearn("audit", house / "open" / "run", *corpora, "--out", tmp_path / "mixed", *how)
     assert recorded_use(tmp_path / "mixed") == "credentialed"

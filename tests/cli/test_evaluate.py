@@ -78,7 +78,7 @@ def test_out_is_a_table(medunlearn: Medunlearn, runs: Path, bench: Path, tmp_pat
 
 def test_out_that_is_a_folder(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
     result = evaluate(medunlearn, runs, bench, *QUICK, "--out", bench, code=2)
-    assert "is a folder; --out is the CSV file" in result.text
+    assert "is a folder; --out is the file" in result.text
 
 
 def test_it_is_asked_once(medunlearn: Medunlearn, runs: Path, bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:

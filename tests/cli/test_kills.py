@@ -20,6 +20,7 @@ from row_files import write_csv
 from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import lock_folder, patient
+from medunlearn.data.leftovers import LOCK
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Recording
 
@@ -68,7 +69,7 @@ def test_a_second_writer_is_refused_and_told_the_first(
         holder.kill()
         holder.wait()
         medunlearn(*words_again)
-        assert not (folder / ".lock").exists()
+        assert not (folder / LOCK).exists()
 
 
 def test_a_run_that_another_process_ends_meanwhile_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -101,10 +102,10 @@ def test_the_comparison_sees_what_differs(tmp_path: Path) -> None:
         (folder / "text").write_text(str(folder / "x"))
     assert list(differences(content(whole), content(other))) == []
     (other / "run.json").write_text('{"results": {"n": 2}, "seconds": 4}')
-    (other / ".lock").touch()
+    (other / LOCK).touch()
     (whole / "gone").touch()
     assert list(differences(content(whole), content(other))) == [
-        ".lock is too much",
+        f"{LOCK} is too much",
         "gone is missing",
         "run.json differs at results at n: 1 became 2",
     ]

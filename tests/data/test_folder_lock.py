@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from forking import PATIENCE, Forked
 
 from medunlearn.data.folder_lock import lock_folder, patient, remove_leftovers
+from medunlearn.data.leftovers import LOCK
 from medunlearn.errors import InputError
 
 
@@ -45,9 +47,9 @@ def test_a_second_process_is_told_who_writes_and_a_dead_one_does_not_count(tmp_p
     assert re.match(message, str(refused.value))
     holder.kill()
     holder.wait()
-    assert (out / ".lock").exists()
+    assert (out / LOCK).exists()
     with patient(PATIENCE), lock_folder(out, "train"):
-        assert (out / ".lock").exists()
+        assert (out / LOCK).exists()
     assert [path.name for path in out.iterdir()] == ["held"]
 
 
@@ -57,8 +59,8 @@ def test_locks_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Pa
     dead.wait()
     with lock_folder(tmp_path, "sweep"):
         remove_leftovers(tmp_path)
-        assert (tmp_path / ".lock").exists()
-    assert [path.parent.name for path in tmp_path.rglob(".lock")] == ["living"]
+        assert (tmp_path / LOCK).exists()
+    assert [path.parent.name for path in tmp_path.rglob(LOCK)] == ["living"]
     living.kill()
     living.wait()
 
@@ -134,3 +136,50 @@ def test_without_locks_or_rights_work_goes_on(
     with lock_folder(file, "train"):
         pass
     assert file.is_file()
+
+
+def a_link(lock: Path, victim: Path) -> None:
+    lock.symlink_to(victim)
+
+
+def a_hard_link(lock: Path, victim: Path) -> None:
+    lock.hardlink_to(victim)
+
+
+def a_link_to_nothing(lock: Path, victim: Path) -> None:
+    lock.symlink_to(victim.with_name("nothing"))
+
+
+def a_pipe(lock: Path, victim: Path) -> None:
+    os.mkfifo(lock)
+
+
+def a_folder(lock: Path, victim: Path) -> None:
+    lock.mkdir()
+
+
+def notes(lock: Path, victim: Path) -> None:
+    lock.write_text("[1]")
+
+
+@pytest.mark.parametrize("make", [a_link, a_hard_link, a_link_to_nothing, a_pipe, a_folder, notes])
+def test_what_is_no_lock_of_ours_is_not_written(make: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    out, victim = tmp_path / "out", tmp_path / "clinical.csv"
+    out.mkdir()
+    victim.write_text("patient,note\n")
+    make(out / LOCK, victim)
+    before = (out / LOCK).lstat()
+    with pytest.raises(InputError, match="not a lock of medunlearn"), lock_folder(out, "train"):
+        pass
+    remove_leftovers(out)
+    assert victim.read_text() == "patient,note\n"
+    assert not victim.with_name("nothing").exists()
+    after = (out / LOCK).lstat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+
+
+def test_an_empty_lock_of_a_process_that_was_killed_is_taken(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    with lock_folder(tmp_path, "train"):
+        assert "train" in (tmp_path / LOCK).read_text()
+    assert not [*tmp_path.iterdir()]

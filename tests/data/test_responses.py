@@ -96,7 +96,7 @@ def test_responses_of_unknown_settings_are_set_aside(
     assert "was set aside as .part-00000-" in " ".join(capsys.readouterr().err.split())
     again.add([response(2)])
     assert {key[0] for key in ResponseStore(store.folder, SETTINGS).read()} == {"q2"}
-    assert len(list(store.folder.glob(".part-*.broken"))) == 1
+    assert len(list(store.folder.glob(".part-*-broken"))) == 1
 
 
 def test_a_broken_part_is_set_aside(store: ResponseStore, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_a_broken_part_is_set_aside(store: ResponseStore, capsys: pytest.Capture
 
 def test_a_part_in_the_making_is_no_part(store: ResponseStore) -> None:
     store.add([response(1)])
-    (store.folder / ".part-00001.parquet.77.part").write_bytes(b"half")
+    (store.folder / ".part-00001.parquet.medunlearn-ffffff-77.part").write_bytes(b"half")
     again = ResponseStore(store.folder, SETTINGS)
     again.add([response(2)])
     assert {key[0] for key in again.read()} == {"q1", "q2"}

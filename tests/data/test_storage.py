@@ -10,7 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from medunlearn.data import storage
-from medunlearn.errors import BenchmarkError, InputError, StorageError
+from medunlearn.data.leftovers import part_of
+from medunlearn.errors import BenchmarkError, InputError, SourceError, StorageError
+from medunlearn.input_files import path_text
+from medunlearn.sources.table_files import READERS
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int32())])
 
@@ -20,6 +23,13 @@ def write_half(path: Path, error: BaseException) -> None:
     with storage.atomic_file(path) as part:
         part.write_text("half")
         raise error
+
+
+def write_link(path: Path, victim: Path) -> None:
+    """Puts a link in the place of a part."""
+    with storage.atomic_file(path) as part:
+        part.unlink()
+        part.symlink_to(victim)
 
 
 def names(folder: Path) -> list[str]:
@@ -181,3 +191,68 @@ def test_hashes(tmp_path: Path) -> None:
     assert storage.sha256_of(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
     expected = hashlib.sha256(b'{"a":[1,2],"b":"x"}').hexdigest()
     assert storage.sha256_of_json({"b": "x", "a": (1, 2)}) == expected
+
+
+def test_a_small_file_of_many_rows_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path, rows = tmp_path / "t.parquet", storage.MOST_ROWS + 1
+    pq.write_table(pa.table({"a": pa.nulls(rows)}), path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(BenchmarkError, match=r"5,000,001 rows of 1 columns; at most 5,000,000 rows"):
+        storage.read_table(path)
+    with pytest.raises(SourceError, match="at most 5,000,000 rows"):
+        list(READERS[".parquet"](path))
+    wide = pa.table({f"c{number}": pa.nulls(rows) for number in range(201)})
+    pq.write_table(wide, path)
+    with pytest.raises(InputError, match=r"at most .* 1,000,000,000 values"):
+        storage.read_frame(path)
+
+
+def test_a_part_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    victim, file = tmp_path / "victim", tmp_path / "file"
+    victim.write_text("mine")
+    part_of(file).symlink_to(victim)
+    storage.write_text(file, "ours")
+    assert (victim.read_text(), file.read_text()) == ("mine", "ours")
+    assert not file.is_symlink()
+    file.unlink()
+    file.symlink_to(victim)  # nor is a link in the file's own place
+    storage.write_text(file, "ours")
+    assert (victim.read_text(), file.read_text()) == ("mine", "ours")
+    file.unlink()
+    with pytest.raises(StorageError):
+        write_link(file, victim)
+    assert victim.read_text() == "mine"
+
+
+def test_files_that_a_user_names_are_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    storage.refuse_existing(file, overwrite=False)
+    file.write_text("mine")
+    storage.refuse_existing(file, overwrite=True)
+    for overwrite, more in ((False, r"--overwrite replaces it\."), (None, r"Choose another --out\.$")):
+        with pytest.raises(InputError, match=more):
+            storage.refuse_existing(file, overwrite=overwrite)
+    (tmp_path / "link.csv").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name in ("link.csv", "pipe.csv"):
+        for overwrite in (False, True):
+            with pytest.raises(InputError):
+                storage.refuse_existing(tmp_path / name, overwrite=overwrite)
+    with pytest.raises(InputError, match="is a folder"):
+        storage.refuse_existing(tmp_path, overwrite=True)
+    for record in storage.RECORDS:
+        folder = tmp_path / record.replace(".", "_")
+        (folder / "below").mkdir(parents=True)
+        for path in (folder / record, folder / "records.parquet", folder / "below" / "model.safetensors"):
+            path.write_text("ours")
+            with pytest.raises(InputError, match="--overwrite replaces nothing there"):
+                storage.refuse_existing(path, overwrite=True)
+
+
+def test_half_a_character_is_escaped(tmp_path: Path) -> None:
+    value = {"file": "caf\udce9.txt"}
+    storage.write_json(tmp_path / "a.json", value)
+    assert storage.read_json(tmp_path / "a.json") == value
+    storage.write_text(tmp_path / "a.txt", "caf\udce9 é")
+    assert (tmp_path / "a.txt").read_text() == r"caf\udce9 é"
+    assert path_text(Path(os.fsdecode(b"caf\xe9/\xc3\xa9"))) == r"caf\xe9/é"

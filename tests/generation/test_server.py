@@ -49,7 +49,7 @@ def test_text_in_text_out(tmp_path: Path) -> None:
     assert stored["r3@5", "greedy", 0].response == " that 3 is well"
     assert stored["r3@5", "greedy", 0].response_tokens == (0, 1, 2, 3)
     assert {key[1:] for key in stored} == {("greedy", 0), ("top_k_10", 0), ("top_k_10", 1)}
-    greedy, samples = ([body for body in bodies if ("top_k" in body) == with_k] for with_k in (False, True))
+    greedy, samples = ([body for body in bodies if ("seed" in body) == drawn] for drawn in (False, True))
     assert all(body["temperature"] == 0 and "seed" not in body for body in greedy)
     assert all(body["temperature"] == 1 and body["top_k"] == 10 for body in samples)
     assert len({body["seed"] for body in samples}) == 10
@@ -60,7 +60,7 @@ def test_nucleus_sampling_is_asked_of_the_server(tmp_path: Path) -> None:
     with FakeServer(answer=say) as server:
         run(server.base_url, tmp_path, (Decoding(0.7, None, 0.9),))
         bodies = [body for body, _ in server.seen]
-    assert all((body["temperature"], body["top_p"]) == (0.7, 0.9) and "top_k" not in body for body in bodies)
+    assert all((body["temperature"], body["top_p"]) == (0.7, 0.9) and body["top_k"] == 0 for body in bodies)
 
 
 def test_what_fails_has_a_reason_and_is_asked_again(tmp_path: Path) -> None:

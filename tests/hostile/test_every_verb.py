@@ -10,7 +10,19 @@ import os
 
 import pytest
 from hostile_arena import Arena
-from hostile_cases import Case, bad_files, broken_runs, drawn_case, judged, outcome, strangers_code, strangers_text
+from hostile_cases import (
+    Case,
+    bad_files,
+    broken_runs,
+    demanding_models,
+    drawn_case,
+    files_of_others,
+    judged,
+    keys_in_wrong_places,
+    outcome,
+    strangers_code,
+    strangers_text,
+)
 from hostile_world import BASES
 
 SEED = int(os.environ.get("HOSTILE_SEED", "18"))
@@ -56,3 +68,28 @@ def test_rows_and_records_without_fields_are_refused(case: Case, arena: Arena) -
 def test_text_of_strangers_stays_text(case: Case, arena: Arena) -> None:
     kind, why = outcome(case, arena)
     assert kind == "handled", why
+
+
+OTHERS = [
+    case
+    for case in files_of_others()
+    if case.name.startswith(("build amnesia", "audit identifiers", "report audit", "case key", "evaluate"))
+]
+DEMANDING = [
+    case
+    for case in demanding_models()
+    if case.name.startswith(("evaluate: ten", "evaluate: code", "evaluate: a", "audit: 300", "audit responses"))
+]
+"""The others of these groups take longer, and are in ``benchmarks_perf/hostile.py``."""
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+def test_files_of_others_are_not_written_over(case: Case, arena: Arena) -> None:
+    kind, why = outcome(case, arena)
+    assert kind in WELL, why
+
+
+@pytest.mark.parametrize("case", [*DEMANDING, *keys_in_wrong_places()], ids=lambda case: case.name)
+def test_models_that_ask_for_too_much_and_keys_are_refused(case: Case, arena: Arena) -> None:
+    kind, why = outcome(case, arena)
+    assert kind in WELL, why

@@ -90,7 +90,7 @@ def test_what_the_same_command_cannot_mend() -> None:
     assert not any(of(status).permanent for status in (402, 408, 429, 500, 503))
     assert next_step(True) != next_step(False)
     # Our words and the server's do not run into each other.
-    assert of(401, "Invalid API Key 401").reason.endswith("Invalid API Key 401.")
+    assert of(401, "Invalid API Key 401").reason.endswith('says: "Invalid API Key 401"')
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_backoff_doubles_up_to_a_bound_with_jitter_of_its_own() -> None:
     ("body", "words"),
     [
         ({"error": {"message": "no\n  good"}}, "no good"),
-        ({"message": "bad", "code": "x_y"}, "bad x_y"),
+        ({"message": "bad", "code": "x_y"}, "bad (x_y)"),
         ({"error": "bad"}, "bad"),
-        ({"detail": [{"msg": "field required", "loc": ["a"], "input": "Ana Silva"}]}, "field required"),
+        ({"detail": [{"msg": "field required", "loc": ["a"], "input": "Ana Silva"}]}, "a: field required"),
         ("<html>", "<html>"),
         (None, ""),
         ([1], ""),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medunlearn.config import check
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.llm import Budget, ServerSettings, Usage
 from medunlearn.llm.usage import BudgetSpentError, most_prompt_tokens, usage_of
 
@@ -94,8 +96,9 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OPENAI_API_KEY", "sk-elsewhere")
     assert settings().api_key() is None
     named = settings(api_key_env="MY_KEY")
-    with pytest.raises(ConfigError, match=r"MY_KEY.*not set"):
+    with pytest.raises(ConfigError, match=r"no variable of that name is set") as caught:
         named.api_key()
+    assert "MY_KEY" not in str(caught.value)
     monkeypatch.setenv("MY_KEY", "sk-1\nX: y")
     with pytest.raises(ConfigError, match="printable") as caught:
         named.api_key()
@@ -105,6 +108,27 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
     assert "sk-2" not in named.model_dump_json() + repr(named)
     with pytest.raises(ConfigError, match="api_key"):
         settings(api_key="sk-3")
+
+
+@pytest.mark.parametrize("name", ["MY_KEY", "OPENAI_API_KEY", "GPT4_KEY", "_key", "K", "Gateway2"])
+def test_a_variables_name_is_taken(name: str) -> None:
+    assert settings(api_key_env=name).api_key_env == name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("api_key_env", key) for key in ("sk-proj-Ab3", "hf_AbCdEfGh12345678", "9f86d081884c7d659a2feaa0c5")),
+        *(("api_key_env", key) for key in ("AIzaSyD1x", "Bearer x1", "abcdEFGH1234ijklMNOP5678", "é", "a\0b")),
+        *((field, "sk-proj-Ab3") for field in ("base_url", "proxy")),
+        *(("extra", {name: "sk-proj-Ab3"}) for name in ("api_key", "Authorization", "client_secret", "api-key")),
+    ],
+)
+def test_a_key_in_another_place_is_refused_and_not_shown(field: str, value: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        settings(**{field: value})
+    key = value if isinstance(value, str) else next(iter(value.values()))
+    assert key not in str(refused.value)
 
 
 def test_sums() -> None:

@@ -17,7 +17,7 @@ from medunlearn.data.records import Identifier, Record
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.notes.identifying_phrases import identifying_phrase
-from medunlearn.notes.note_columns import chain_of, identifier_columns, identify
+from medunlearn.notes.note_columns import IdentifierReader, chain_of, identifier_columns
 from medunlearn.notes.note_gaps import BLANK, gaps_in, sentence_with_gap
 from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
@@ -301,7 +301,8 @@ def test_columns_that_are_identifiers() -> None:
     assert identifier_columns(columns) == ["name", "MRN", "birth_date", "first_name", "patient_id"]
     note = PatientNote("n", "4711", "Ann Vane (4711) of H-7 and X4711.", values={
         "first_name": "Ann", "last_name": "Vane", "patient_id": "4711", "mrn": "H-7x"})  # fmt: skip
-    (own,) = identify([note], ["first_name", "last_name", "patient_id", "mrn"], "none")
+    reader = IdentifierReader(["first_name", "last_name", "patient_id", "mrn"], "none")
+    (own,) = map(reader.of_note, reader.searched([note]))
     assert own == (
         Identifier("name", "Ann Vane"),
         Identifier("first_name", "Ann"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +108,14 @@ class AnyFolder(SweepFolder):
         subject_means(scores).to_parquet(folder / family.subjects_file)
 
 
-@pytest.fixture
-def notes_file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def notes_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [
         f'{number},"Mr. Arno Field{number} was admitted on 2021-03-{10 + number} with a heart rate of '
         f'{60 + number} beats per minute. He was given metoprolol {number + 5} mg and left on day {number}."'
         for number in range(1, 13)
     ]
-    path = tmp_path / "notes.csv"
+    path = tmp_path_factory.mktemp("notes") / "notes.csv"
     path.write_text("patient,note\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return path
 
@@ -181,11 +181,44 @@ def text_of(folder: Path) -> str:
     return " ".join((page + others).split())
 
 
-def models_of(folder: Path, benchmark: Benchmark, *, attacked: bool, several: bool) -> list[Evaluated]:
-    files = AnyFolder(folder, benchmark)
-    files.attacked = attacked
-    splits = list(benchmark.splits)[: 2 if several else 1]
-    return files.all(splits, METHODS)
+@dataclass(frozen=True)
+class Pages:
+    """Models of a builder on two splits, made once, and pages of them."""
+
+    folder: Path
+    benchmark: Benchmark
+    models: tuple[Evaluated, ...]
+
+    @property
+    def splits(self) -> list[str]:
+        return list(self.benchmark.splits)[:2]
+
+    def write(self, way: str) -> Any:
+        """The report of the first split's runs, or of a sweep over both, written into a folder of its own."""
+        if way == "run":
+            own = [model for model in self.models if model.record.info.split == self.splits[0]]
+            report: Any = gather("A report", own, self.benchmark, replicates=20)
+        else:
+            report = sweep_report(self.models, self.benchmark, title="A sweep", replicates=20).report
+        write_report(report, self.folder / way)
+        return report
+
+
+@pytest.fixture(scope="module")
+def pages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pages]:
+    """Pages by builder, with or without attacks."""
+    made: dict[tuple[str, bool], Pages] = {}
+
+    def of(builder: str, request: pytest.FixtureRequest, *, attacked: bool) -> Pages:
+        if (builder, attacked) not in made:
+            benchmark, folder = BUILDS[builder](request), tmp_path_factory.mktemp(builder)
+            files = AnyFolder(folder / "runs", benchmark)
+            files.attacked = attacked
+            models = files.all(list(benchmark.splits)[:2], METHODS)
+            made[builder, attacked] = Pages(folder, benchmark, tuple(models))
+        return made[builder, attacked]
+
+    return of
 
 
 @pytest.mark.parametrize(
@@ -193,16 +226,12 @@ def models_of(folder: Path, benchmark: Benchmark, *, attacked: bool, several: bo
     [*((builder, way, True) for builder in BUILDS for way in ("run", "sweep")), ("lume", "sweep", False)],
 )
 def test_no_page_names_another_paper(
-    builder: str, way: str, attacked: bool, tmp_path: Path, request: pytest.FixtureRequest
+    builder: str, way: str, attacked: bool, pages_of: Callable[..., Pages], request: pytest.FixtureRequest
 ) -> None:
-    benchmark = BUILDS[builder](request)
-    assert benchmark.builder == builder
-    models = models_of(tmp_path / "runs", benchmark, attacked=attacked, several=way == "sweep")
-    if way == "run":
-        write_report(gather("A report", models, benchmark, replicates=20), tmp_path / "report")
-    else:
-        write_report(sweep_report(models, benchmark, title="A sweep", replicates=20).report, tmp_path / "report")
-    text = text_of(tmp_path / "report")
+    pages = pages_of(builder, request, attacked=attacked)
+    assert pages.benchmark.builder == builder
+    report = pages.write(way)
+    text = text_of(pages.folder / way)
     assert "NPO" in text
     assert "GradDiff" in text
     lower = text.lower()
@@ -214,24 +243,19 @@ def test_no_page_names_another_paper(
     if attacked:
         assert "Relearning" in text
         assert "8 steps" in text
+    if way == "sweep" and builder in ("amnesia", "medforget", "haiku"):
+        _shows_ranks_distance_and_what_brings_it_back(pages, report)
 
 
-@pytest.mark.parametrize("builder", ["amnesia", "medforget", "haiku"])
-def test_a_sweep_shows_ranks_distance_and_what_brings_it_back(
-    builder: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def _shows_ranks_distance_and_what_brings_it_back(pages: Pages, report: Any) -> None:
     """In all three files, of every split; the page of a paper has the same first screen as any other."""
-    benchmark = BUILDS[builder](request)
-    models = models_of(tmp_path / "runs", benchmark, attacked=True, several=True)
-    report = sweep_report(models, benchmark, title="A sweep", replicates=20).report
-    write_report(report, tmp_path / "report")
-    splits = list(benchmark.splits)[:2]
+    folder = pages.folder / "sweep"
     choice = next(block for block in report.blocks if isinstance(block, Choice))
-    assert [name for name, _ in choice.options] == splits
+    assert [name for name, _ in choice.options] == pages.splits
     firsts = [next(block for block in inside if isinstance(block, Table)) for _, inside in choice.options]
-    markdown = (tmp_path / "report" / "report.md").read_text("utf-8")
-    data = json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))["parts"]
-    for split, table in zip(splits, firsts, strict=True):
+    markdown = (folder / "report.md").read_text("utf-8")
+    data = json.loads((folder / "report.json").read_text("utf-8"))["parts"]
+    for split, table in zip(pages.splits, firsts, strict=True):
         assert [cell.text for cell in table.columns] == [
             *("Model", "Utility", "Forgetting", "Ranked first", "Distance", "What brings it back"),
         ]
@@ -247,7 +271,6 @@ def test_a_sweep_shows_ranks_distance_and_what_brings_it_back(
     names = {figure.name for figure in figures_of([choice])}
     assert {"trade-off", "ranked-first"} <= names
     assert "no case" not in markdown.lower()
-    assert "cannot be read: no case" not in markdown
 
 
 def test_foreign_words_are_told() -> None:

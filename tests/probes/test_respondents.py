@@ -17,9 +17,9 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.probes.score import score
 from medunlearn.results.evaluated import Evaluated, Evaluation
 from medunlearn.study.report.gather import gather
+from medunlearn.study.rescore import score
 
 MOST = 8
 HOW: dict[str, Any] = {
@@ -227,6 +227,24 @@ def test_a_server_that_fails_is_asked_again_for_the_rest(
     assert whole.record.folder == one.record.folder
     assert whole.without_response == {}
     assert_text_is_equal(whole, here)
+
+
+def test_what_a_server_filters_is_no_answer(hospital: Benchmark, tmp_path: Path) -> None:
+    """Refused replies are unscored, where an answer without words has a recall of 0."""
+    nth = iter(range(100))
+
+    def behave(body: dict[str, Any], again: int) -> str:
+        return ("refusal", "well")[next(nth) % 2]
+
+    with FakeServer(behave, answer=lambda body: "") as server:
+        llm = {"retries": 0, "corrections": 0, "concurrency": 1}
+        how: dict[str, Any] = {"model_name": "m", "llm": llm, "allow_missing": True, "metrics": "rouge_l"}
+        [one] = evaluated(server.base_url, hospital, tmp_path, **how).models
+    assert 0 < len(one.without_response) < one.record.info.results["probe_set"]["count"]
+    scores = one.scores.set_index("question_id")
+    refused = [*one.without_response]
+    assert scores.loc[refused, "value"].isna().all()
+    assert set(scores.drop(index=refused)["value"]) == {0.0}
 
 
 def test_protected_questions_stay_on_this_machine(hospital: Benchmark, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import Battery, CostReading, Measurement
 from medunlearn.request.case.residual_tests import found_before
 from medunlearn.request.case.verdicts import decide
+from medunlearn.request.patient_choice import PatientGroups
 from medunlearn.request.request_battery import RequestBattery
-from medunlearn.request.request_benchmarks import neighbours_of
 from medunlearn.request.standings import Standings
 from medunlearn.request.trial_search import AUTO, TrialReading, rate_of_size
 from medunlearn.request.verifying_attacks import (
@@ -346,9 +346,9 @@ def test_neighbours_share_the_finest_group() -> None:
     finest = benchmark.levels[-2]
     alike = {who for who, own in groups.items() if own[finest] == groups[her][finest]} - {her}
     assert alike
-    assert neighbours_of(benchmark, {her}) == alike
+    assert PatientGroups.of(benchmark).neighbours({her}) == alike
     flat = replace(benchmark, levels=("patient",), splits={})
-    assert neighbours_of(flat, {her}) == frozenset()
+    assert PatientGroups.of(flat).neighbours({her}) == frozenset()
 
 
 @pytest.mark.parametrize(

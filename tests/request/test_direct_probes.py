@@ -33,7 +33,8 @@ from medunlearn.request.direct_probes import is_made_by_rule
 from medunlearn.request.facts_tested import OTHER_HALF, FactTested, facts_tested
 from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.measuring_models import CHOOSING, VERIFYING, MeasuredModel, ModelMeter
-from medunlearn.request.request_benchmarks import QUESTIONS, RequestBenchmarks, make_benchmarks
+from medunlearn.request.note_reading import QUESTIONS
+from medunlearn.request.request_benchmarks import RequestBenchmarks, make_benchmarks
 from medunlearn.request.standings import Answers
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run

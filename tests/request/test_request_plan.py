@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from forking import killed_after
 import medunlearn as mu
 from medunlearn.config import ForgetSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.models import packaged
+from medunlearn.models.folders import base_place
 from medunlearn.probes import evaluate
 from medunlearn.request import forget_request
 from medunlearn.request.forget_plan import ForgetPlan, foresee
@@ -96,6 +99,30 @@ def test_an_exact_plan_names_the_stages_that_run(
     assert [*states(before)] == stages_run
     (made,) = (stage for stage in before.cost.stages if stage.name == "make the model without the patients")
     assert made.cost.flops > 0.0
+
+
+def test_a_packaged_model_is_planned_by_its_name(
+    hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").touch()
+    (tmp_path / "some_package" / "weights.gguf").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(
+        packaged.PACKAGED, "some", packaged.PackagedModel("some_package", "p==1", "weights.gguf", "M")
+    )
+    monkeypatch.setattr(packaged, "folder_of_gguf", lambda file, where: hospital.model)
+    named, own = (
+        plan_of(replace(hospital, model=model), tmp_path / "case", retrained=model)
+        for model in (Path("some"), hospital.model)
+    )
+    parts = ("left", "stages", "questions", "patients")
+    assert [named.facts()[part] for part in parts] == [own.facts()[part] for part in parts]
+    request = hospital.request(tmp_path / "case", hospital.patients[0], Path("some"))
+    benchmarks = request.read_notes()
+    target = request.adopt_target(benchmarks)
+    assert base_place(target.model).resolve() == hospital.model.resolve()
+    assert request.model_in(target).is_dir()
 
 
 def test_a_candidate_is_planned_if_it_can_be_reached(

@@ -20,7 +20,7 @@ from medunlearn.request.case.ledger import LEDGER, RequestLedger, earlier_record
 from medunlearn.request.case.ledger import _write as write_ledger
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.forget_stages import Forgotten
-from medunlearn.request.request_benchmarks import ForgottenBeforeError
+from medunlearn.request.note_reading import ForgottenBeforeError
 
 
 def patients_of(bench: Path) -> set[str]:

@@ -457,7 +457,7 @@ def test_a_full_disk_leaves_nothing_half(
         patched.setattr("medunlearn.models.model_source.shutil.copyfile", full)
         with pytest.raises(StorageError):
             adopted(chat, hospital, tmp_path / "run", copy_weights=True)
-    assert [path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock"] == ["run.json"]
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.name != ".medunlearn.lock"] == ["run.json"]
     assert adopted(chat, hospital, tmp_path / "run", copy_weights=True).info.complete
 
 

@@ -8,6 +8,7 @@ import pytest
 from medunlearn import registry
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.leftovers import LOCK
 from medunlearn.data.records import Record
 from medunlearn.data.splits import request
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
@@ -65,14 +66,19 @@ def test_a_folder_that_holds_the_same_is_left_and_another_is_refused(tmp_path: P
     assert {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == before
     # What a save that was killed left is written again.
     (tmp_path / MANIFEST).unlink()
-    (tmp_path / ".splits.parquet.77.part").write_bytes(b"half")
+    (tmp_path / ".splits.parquet.medunlearn-ffffff-77.part").write_bytes(b"half")
+    with pytest.raises(InputError, match="contains no benchmark"):
+        save_new(by_hand({"size": 4}), tmp_path)
+    (tmp_path / LOCK).touch()
     save_new(by_hand({"size": 4}), tmp_path)
     assert len(Benchmark.load(tmp_path).records) == 4
 
 
-def test_somebodys_files_are_not_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [False, True])
+def test_somebodys_files_are_not_written_over(more: bool, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("my project")
-    (tmp_path / "main.py").write_text("")
+    if more:
+        (tmp_path / "main.py").write_text("")
     with pytest.raises(InputError, match="is not empty and contains no benchmark"):
         save_new(by_hand({"size": 3}), tmp_path)
     assert (tmp_path / "README.md").read_text() == "my project"

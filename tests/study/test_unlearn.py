@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +114,16 @@ def test_what_a_model_never_saw_is_not_unlearned(
     for place, (split, more) in enumerate(((f"patient={first},{other}", {}), ("random_10", {"other_texts": True}))):
         run = unlearn(retrained, hospital, settings(split=split, **more), tmp_path / f"{place}", quiet=True)
         assert run.info.verb == "unlearn"
+    # The training is found beside a copied run by its model, and no other model is taken for it.
+    copies = tmp_path / "copies"
+    for source, name in ((retrained, "run"), (run, "npo")):
+        shutil.copytree(source.folder, copies / name)
+    moved = Run(copies / "npo", replace(run.info, lineage=["/elsewhere/runs/run"]))
+    assert moved.training is not None
+    assert moved.training.folder == copies / "run"
+    shutil.rmtree(copies / "run" / "model")
+    shutil.copytree(target.model, copies / "run" / "model")
+    assert moved.training is None
 
 
 def with_direct(hospital: Benchmark) -> Benchmark:

@@ -20,7 +20,7 @@ from server_faults import CLOSE, FAULTS, HANG, Answer, respond
 from medunlearn.judging.rehearsal import drawn_value, rehearse, schema_of
 from medunlearn.seeds import generator
 
-Choose = Callable[[dict[str, Any], int], str]
+Choose = Callable[[dict[str, Any], int], "str | Answer"]
 
 
 def drawn_answer(body: dict[str, Any]) -> str:
@@ -35,7 +35,7 @@ def drawn_answer(body: dict[str, Any]) -> str:
 def share_of_faults(share: float, seed: int = 0, kinds: Sequence[str] = FAULTS) -> Choose:
     """Misbehave in a share of requests, drawn by what is asked and how often it was asked before."""
 
-    def choose(body: dict[str, Any], nth: int) -> str:
+    def choose(body: dict[str, Any], nth: int) -> str | Answer:
         draw = generator("pretend", seed, json.dumps(body, sort_keys=True), nth)
         return str(draw.choice(list(kinds))) if draw.random() < share else "well"
 
@@ -47,7 +47,8 @@ class FakeServer:
 
     Args:
         behave: what to do with each request in turn (names of :mod:`server_faults`, the last one for
-            all that follow), or a function of the body and how often the same body came before.
+            all that follow), or a function of the body and how often the same body came before to a name
+            or the answer itself.
         answer: the model: a request's body to what it says.
         delay: seconds before each answer.
         keep: remember bodies and headers (``seen``).
@@ -132,6 +133,10 @@ class FakeServer:
         try:
             answer = self._answer_to(content, headers)
             await asyncio.sleep(3600 if answer is HANG else self.delay)
+            if answer.stalls:
+                writer.write(answer.content)
+                await writer.drain()
+                await asyncio.sleep(3600)
             if answer is CLOSE:
                 return False
             if answer.surplus_after is None:
@@ -150,11 +155,11 @@ class FakeServer:
             self.seen.append((body, headers))
         if callable(self._behave):
             mark = hashlib.sha256(content).digest()
-            behaviour = self._behave(body, self._times[mark])
+            behaviour: str | Answer = self._behave(body, self._times[mark])
             self._times[mark] += 1
         else:
             behaviour = self._behave[min(self.count, len(self._behave)) - 1]
-        return respond(behaviour, body, self._answer(body))
+        return behaviour if isinstance(behaviour, Answer) else respond(behaviour, body, self._answer(body))
 
 
 def _write(writer: asyncio.StreamWriter, content: bytes) -> None:

@@ -11,7 +11,9 @@ import pandas as pd
 
 import medunlearn as mu
 from medunlearn import api
+from medunlearn.config import ForgetSettings, check
 from medunlearn.request.case.signing_keys import make_key
+from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.forget_stages import Forgotten
 from medunlearn.results.runs import Run
 from medunlearn.synthetic.note_table import write_note_table
@@ -57,6 +59,12 @@ class Hospital:
         return api.forget(
             model or self.model, self.notes, out=out, patient=patient, key=self.key, quiet=True, **values
         )
+
+    def request(self, out: Path, patient: str, model: Path | None = None, **settings: Any) -> ForgetRequest:
+        """A request before its first stage, with quick settings."""
+        values = {"holdout": self.unseen, **QUICK, **settings, "patient": patient, "key": self.key}
+        checked = check(ForgetSettings, values)
+        return ForgetRequest.open(model or self.model, self.notes, checked, out, device="cpu", quiet=True)
 
     def words(self, out: Path, patient: str, model: Path | None = None) -> list[object]:
         """The same request as words of the command line."""

@@ -30,11 +30,13 @@ from hostile_inputs import (
     weights_with,
     write,
 )
-from hostile_world import BASES, QUICK, SMALL
+from hostile_world import BASES, DEAD, LEARNS, QUICK, SMALL
 from row_files import write_lines
 
+from medunlearn.data.leftovers import LOCK
+
 OUTCOMES = ("clear error", "handled", "traceback", "hang", "wrongly accepted", "harm")
-PATIENCE = 15.0
+PATIENCE = 60.0
 """Seconds after which a command hangs."""
 MARK = "HACKED"
 """A file of this name appears where code of strangers is run."""
@@ -50,6 +52,7 @@ class Case:
         refused: exit code 0 would be wrong.
         look: reads what was written and returns what is wrong with it.
         nobody: the command runs as a user without rights.
+        shown: text that must not be shown.
     """
 
     group: str
@@ -59,6 +62,7 @@ class Case:
     refused: bool = True
     look: Callable[[], list[str]] = field(default=list)
     nobody: bool = False
+    shown: str | None = None
 
 
 def cases() -> Iterator[Case]:
@@ -71,6 +75,9 @@ def cases() -> Iterator[Case]:
     yield from strangers_code()
     yield from paths()
     yield from permissions()
+    yield from files_of_others()
+    yield from demanding_models()
+    yield from keys_in_wrong_places()
 
 
 # Flags
@@ -637,6 +644,164 @@ def permissions() -> Iterator[Case]:
         yield Case("permissions", f"{base}: the folder may not be written", BASES[base], (step,), nobody=True)
 
 
+# Files of others
+
+OURS = {
+    "build amnesia": "README.md records.parquet splits.parquet",
+    "build lume new": "build.json rejects.parquet",
+    "train": "run.json history.parquet model/config.json",
+    "audit responses": "run.json scores.parquet",
+    "audit identifiers find": "identifiers.json findings.parquet",
+    "audit identifiers review": "review.csv review.json",
+    "audit kinds review": "sheet.csv",
+    "annotate": "labels.csv annotate.html",
+    "report": "report.html report.md report.json",
+    "report audit": "report.html",
+    "export": "config.json README.md",
+    "export tasks": "README.md utils.py",
+    "build keywords": "keywords.parquet",
+    "verify": "held.parquet",
+    "case key": "signing.key signing.key.pub pseudonyms.key",
+    "case letter": "letter.html",
+}
+"""Names that a command would write in its folder ``out``."""
+LOCKED = ("build amnesia", "train", "unlearn", "audit responses", "report", "case key")
+MINE = "patient_id,note\nmine,mine\n"
+
+
+def files_of_others() -> Iterator[Case]:
+    group = "files of others"
+    for base, names in OURS.items():
+        for name in names.split():
+            refused = name != "pseudonyms.key"  # it stays, and the key is made beside it
+            file = Path("out", name)
+            yield Case(group, f"{base}: {file}", BASES[base], (partial(mine, file),), refused, partial(kept, file))
+        file = Path("out", names.split()[0])
+        link = (partial(mine, Path("mine.csv")), partial(linked, file, "../mine.csv"))
+        yield Case(group, f"{base}: {file} is a link", BASES[base], link, True, partial(kept, Path("mine.csv")))
+    for base in ("evaluate", "attack", "verify"):
+        line = replaced(BASES[base], "--out clinical.csv")
+        yield Case(group, f"{base}: --out clinical.csv", line)
+        for name in ("bench/records.parquet", "target/run.json", "target/model/model.safetensors", "case"):
+            flags = f"--out {name} --overwrite" if base != "verify" or name == "case" else f"--out {name}"
+            yield Case(group, f"{base}: {flags}", replaced(BASES[base], flags))
+    for base in LOCKED:
+        for lock in (LOCK, ".lock"):
+            file = Path("out", lock)
+            steps = (partial(mine, Path("mine.csv")), partial(linked, file, "../mine.csv"))
+            look = partial(kept, Path("mine.csv"))
+            yield Case(
+                group, f"{base}: {lock} is a link", BASES[base], steps, base not in ("report", "case key"), look
+            )
+            steps = (partial(mine, file),)
+            refused = lock == LOCK or base not in ("report", "case key")
+            yield Case(group, f"{base}: {lock} is mine", BASES[base], steps, refused, partial(kept, file))
+    for name in (".mybackup.2024.part", ".photos.202405-31.part", ".old.broken", ".lock"):
+        file = Path("target", name)
+        line = f"train bench {LEARNS} --out target"
+        yield Case(group, f"train again: {name}", line, (partial(mine, file),), False, partial(kept, file))
+
+
+def mine(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(MINE)
+    os.utime(path, (0, 0))
+
+
+def linked(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+def kept(path: Path) -> list[str]:
+    return [] if path.is_file() and path.read_text() == MINE else [f"harm: {path} is not as it was"]
+
+
+# Models that ask for too much
+
+_SLOW = (
+    "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}"
+    + "{% endfor %}" * 2
+)
+DEMANDS: dict[str, Callable[[Path], object]] = {
+    "ten million layers": lambda model: json_with_key(model / "config.json", "num_hidden_layers", 10**7),
+    "a vocabulary of 10**12": lambda model: json_with_key(model / "config.json", "vocab_size", 10**12),
+    "300,000 added tokens": lambda model: many_tokens(model),
+}
+TEMPLATES = {
+    "nested loops": (_SLOW, True),
+    "a huge text": ("{{ 'x' * 10**10 }}{{ messages }}", True),
+    "include": ("{% include 'x' %}", True),
+    "recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", True),
+}
+
+
+def demanding_models() -> Iterator[Case]:
+    group = "demanding models"
+    for base in ("evaluate", "audit", "unlearn", "attack"):
+        for name, change in DEMANDS.items():
+            yield Case(group, f"{base}: {name}", BASES[base], (partial(change, Path("target/model")),))
+    for name, (text, refused) in TEMPLATES.items():
+        chat = Path("target/model/chat_template.jinja")
+        line = f"{BASES['evaluate']} --template chat"
+        yield Case(
+            group, f"evaluate: a chat template with {name}", line, (partial(write, str(chat), text),), refused
+        )
+        file = partial(write, "own.jinja", text + "{{ question }}")
+        line = f"{BASES['evaluate']} --template own.jinja"
+        yield Case(group, f"evaluate: a template file with {name}", line, (file,), refused)
+    rows = partial(many_rows, Path("bench/records.parquet"))
+    yield Case(group, "evaluate: records of 60 million rows", BASES["evaluate"], (rows,))
+    yield Case(group, "audit responses: 60 million rows", "audit --responses many.parquet --out out", (many_rows,))
+    for base in ("evaluate", "audit"):
+        yield Case(group, f"{base}: code of a tokenizer", BASES[base], (tokenizer_code,), False, ran)
+    line = "audit target named --limit 2 --prefixes 8 --max-new-tokens 4 --replicates 20 --out out"
+    yield Case(group, "audit: a file whose name is no UTF-8", line, (strange_name,), False)
+
+
+def many_tokens(model: Path) -> None:
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    token = tokenizer["added_tokens"][0]
+    tokenizer["added_tokens"] += [{**token, "id": 9000 + n, "content": f"<{n}>"} for n in range(300_000)]
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+
+
+def many_rows(path: Path = Path("many.parquet")) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"response": pa.nulls(60_000_000)}), path)
+
+
+def tokenizer_code() -> None:
+    model = Path("target/model")
+    (model / "own.py").write_text(
+        f"import os\nos.system('touch {MARK}')\nfrom transformers import LlamaTokenizer as Own\n"
+    )
+    json_with_key(model / "tokenizer_config.json", "auto_map", {"AutoTokenizer": ["own.Own", None]})
+
+
+def strange_name() -> None:
+    Path("named").mkdir()
+    words = f"Ada saw the lion {' '.join(map(str, range(60)))}"
+    for name in (b"named/caf\xe9.txt", b"named/caf.txt"):
+        Path(os.fsdecode(name)).write_text(words)
+
+
+# Keys
+
+KEY = "sk-proj-Ab3dEf6hIj9kLm"
+
+
+def keys_in_wrong_places() -> Iterator[Case]:
+    for flag in ("api-key-env", "base-url", "proxy", "api-key"):
+        line = f"judge bench --task label --llm {DEAD} --llm.model m --llm.{flag} {KEY} --dry-run --out out"
+        yield Case("keys", f"judge: --llm.{flag}", line, shown=KEY)
+    yield Case(
+        "keys", "judge: --llm", f"judge bench --task label --llm {KEY} --llm.model m --dry-run --out out", shown=KEY
+    )
+
+
 # Outcomes
 
 
@@ -659,6 +824,8 @@ def outcome(case: Case, arena: Arena) -> tuple[str, str]:
         look=lambda: wrong.extend(case.look()),
         nobody=case.nobody,
     )
+    if case.shown and case.shown in seen.out + seen.err:
+        wrong.append("harm: a key is shown")
     return judged(seen, case.refused, wrong)
 
 

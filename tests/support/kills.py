@@ -83,7 +83,7 @@ def try_case(case: Case, kills: int, folder: Path, seed: int = 0) -> Tally:
         out = folder / f"try-{number}"
         ended = _call(case, out, meter, at=place, main=not case.workers or number % 2 == 0)
         killed += meter.killed
-        torn += any(out.rglob(".*.part"))
+        torn += any(out.rglob(".*-*.part"))
         if ended != -signal.SIGKILL and not (case.workers and ended == 1):
             different.append(f"event {place} of {events}: the command was not killed, it ended with {ended}")
         if (again := _call(case, out, meter, at=-1)) != 0:
@@ -226,7 +226,7 @@ def _timeless(value: Any) -> Any:
 
 def differences(expected: dict[str, Any], actual: dict[str, Any]) -> Iterator[str]:
     """What is in one folder and not, or not so, in the other. Locks and part files are too much."""
-    ours = {name: value for name, value in actual.items() if not name.endswith(".broken")}
+    ours = {name: value for name, value in actual.items() if not name.endswith("-broken")}
     for name in sorted({*expected, *ours}):
         if name not in ours or name not in expected:
             yield f"{name} is {'missing' if name in expected else 'too much'}"

@@ -23,6 +23,7 @@ class Answer:
     stays_open: bool = True
     surplus: bytes = b""
     surplus_after: float | None = 0.0
+    stalls: bool = False  # nothing comes after the content, and the connection stays open
 
 
 HANG, CLOSE = Answer(b""), Answer(b"", stays_open=False)
@@ -85,6 +86,31 @@ def http(status: int, body: Any, headers: dict[str, str] | None = None) -> Answe
     lines = {"Content-Type": "application/json", "Content-Length": str(len(content)), **(headers or {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return Answer(f"HTTP/1.1 {status} -\r\n{head}\r\n".encode() + content)
+
+
+def events(
+    body: dict[str, Any], text: str, finish: str | None = "stop", *, usage: bool = True, **how: Any
+) -> Answer:
+    """A streamed answer in chunks of seven characters.
+
+    Args:
+        finish: None leaves the end out, as a connection that breaks does.
+        how: ``error`` (the server's words, sent instead of the end), ``stalls`` (nothing comes after the chunks).
+    """
+    chat = "messages" in body
+    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    chunks = [{"delta": {"content": piece}} if chat else {"text": piece} for piece in pieces]
+    if finish is not None:
+        chunks.append({"finish_reason": finish, **({"delta": {}} if chat else {"text": ""})})
+    lines = [{"model": body["model"], "choices": [{"index": 0, **chunk}]} for chunk in chunks]
+    if finish is not None and usage:
+        lines.append({"choices": [], "usage": completion(body, text)["usage"]})
+    if how.get("error"):
+        lines.append({"error": {"message": how["error"]}})
+    content = "".join(f"data: {json.dumps(line)}\n\n" for line in lines)
+    content += "" if finish is None else "data: [DONE]\n\n"
+    head = "HTTP/1.1 200 -\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    return Answer((head + content).encode(), stays_open=False, stalls=bool(how.get("stalls")))
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> Callable[..., Answer]:

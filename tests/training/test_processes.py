@@ -156,7 +156,7 @@ def test_a_signal_to_one_stops_all_after_the_same_step(two: Path, way: str) -> N
 @pytest.mark.parametrize("how", ["resumed", "mended"])
 def test_resumed_is_uninterrupted_bit_for_bit(two: Path, how: str, way: str) -> None:
     resumed, whole = ended(two, how + way), ended(two, "whole" + way)
-    broken = f".step-{cases.STEP:08d}.broken"
+    broken = f".step-{cases.STEP:08d}.medunlearn-broken"
     assert (broken in resumed["saved"]) == (how == "mended")
     assert len(whole["history"]) == cases.STEPS
     assert resumed["history"] == whole["history"]

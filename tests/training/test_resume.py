@@ -188,7 +188,7 @@ def test_a_broken_checkpoint_is_set_aside_and_the_one_before_is_taken(
     resumed_weights, resumed_history = run(folder=folder)
     assert resumed_history == whole[1]
     assert equal(resumed_weights, whole[0])
-    assert sorted(path.name for path in folder.iterdir()) == [".step-00000003.broken", "step-00000002"]
+    assert sorted(path.name for path in folder.iterdir()) == [".step-00000003.medunlearn-broken", "step-00000002"]
     assert "step-00000003 cannot be used and was set aside as" in " ".join(capsys.readouterr().err.split())
 
 

@@ -28,8 +28,12 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
             arguments[owner] = {**arguments.get(owner, {}), name: value}
     names = expand(check(AttackSettings, general).attacks)
     arguments = _by_given_name(names, arguments)
+    shared = check(AttackSettings, general)
+    unused = [*_share("limit", "subjects", shared.limit, names, arguments)]
+    unused += _share("samples_per_prompt", "samples", shared.samples_per_prompt, names, arguments)
     settings = check(AttackSettings, {**general, "arguments": arguments})
     problems = [
+        *unused,
         *_twice(names),
         *_of_others(names, arguments),
         *_reference(settings, names),
@@ -38,6 +42,17 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     if problems:
         raise ConfigError(problems)
     return settings
+
+
+def _share(
+    flag: str, own: str, value: int | None, names: Sequence[str], arguments: dict[str, dict[str, Any]]
+) -> Iterator[str]:
+    """Give a flag's value to every attack that has a setting for it and was given none; problems if none has."""
+    takers = [name for name in names if own in getattr(attack_class(name), "__dataclass_fields__", {})]
+    for name in takers if value is not None else ():
+        arguments[name] = {own: value, **arguments.get(name, {})}
+    if value is not None and not takers:
+        yield f"{flag}: none of {', '.join(names)} has a number of {own}. Leave it out"
 
 
 def _by_given_name(names: Sequence[str], arguments: Arguments) -> dict[str, dict[str, Any]]:

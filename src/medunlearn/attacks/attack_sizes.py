@@ -42,8 +42,10 @@ class AttackSizes(Protocol):
         """The attacked model, of which only the questions can be read; its weights are an empty mapping."""
         ...
 
-    def measuring(self, model: AttackedModel, questions: Sequence[Question], times: int) -> Cost:
-        """Answers and ranks of questions in some states of the weights, beside a copy of the weights."""
+    def measuring(
+        self, model: AttackedModel, questions: Sequence[Question], times: int, *, answers: bool = True
+    ) -> Cost:
+        """Ranks of questions in some states of the weights, beside a copy of the weights, and answers."""
         ...
 
     def sampling(self, model: AttackedModel, questions: Sequence[Question], samples: int) -> Cost:

@@ -22,6 +22,7 @@ from medunlearn.results.scores import COLUMNS
 
 VERB = "audit"
 PROBES, SPANS, STARTS = "probes.parquet", "spans.parquet", "starts.parquet"
+ATTRIBUTES = "attributes.parquet"
 RESPONSES, BASELINES, BASELINES_FILE = "responses", "baselines", "baselines.json"
 
 UNNAMED = "responses"
@@ -57,6 +58,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "findings": _FINDING_COLUMNS,
     "sensitive": _FINDING_COLUMNS,
     "kinds": (*KEY, "span", "kind", "group", "by"),
+    "attributes": ("record_id", "column", "value"),
     "options": ("question_id", "prompt", "removed", "exact", "relaxed", "reason"),
 }
 _NEEDED = ("probes", "scores", "spans")
@@ -81,6 +83,7 @@ class AuditTables:
     sensitive: pd.DataFrame | None = field(default=None, repr=False)
     kinds: pd.DataFrame | None = field(default=None, repr=False)
     options: pd.DataFrame | None = field(default=None, repr=False)
+    attributes: pd.DataFrame | None = field(default=None, repr=False)
 
     @cached_property
     def responses(self) -> pd.DataFrame:

@@ -7,6 +7,7 @@ averaged over probes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,9 @@ from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_
 
 LEAK = "run_30"
 """The measure that says whether text of a subject came out."""
+NO_RESPONSE = "there is no response"
 GREEDY = "greedy"
+UNMEASURED = "not measured"
 UNSEEN_FILE = "unseen.json"
 HOLDOUT = "_holdout"
 NO_RUN = f"{LEAK} was not among the measures"
@@ -64,6 +67,7 @@ class CorpusExtraction:
         baselines: each on the subjects that it shares.
         probes: median number of probes of a member and of an unseen subject.
         trained: False if the audit has unseen subjects alone, who then stand as ``members``.
+        unscored: reason -> number of the members without a score, most frequent first.
         boilerplate: members of whom wording alone came out that other subjects share; they are not extracted. None
             where the audit did not look for it.
         template_share: share of the members' memorized tokens that are such wording, 0-1; None without a run.
@@ -78,6 +82,7 @@ class CorpusExtraction:
     baselines: tuple[BaselineExtraction, ...]
     probes: tuple[float, float | None]
     trained: bool = True
+    unscored: tuple[tuple[str, int], ...] = ()
     boilerplate: int | None = None
     template_share: float | None = None
 
@@ -202,7 +207,9 @@ def extracted(audit: AuditTables, decoding: str, probe_ids: pd.Series) -> pd.Dat
 
 
 def share_text(share: SubjectShare | None, noun: str = "") -> str:
-    """``12 of 60``, ``12 of 60 patients``; empty without a share."""
+    """``12 of 60``, ``12 of 60 patients``; empty without a share, and :data:`UNMEASURED` without a subject."""
+    if share is not None and not share.n:
+        return UNMEASURED
     return "" if share is None else f"{share.hits:,} of {count(share.n, noun) if noun else f'{share.n:,}'}"
 
 
@@ -240,8 +247,27 @@ def _corpus(
         ),
         probes=(float(ours["probes"].median()) if len(ours) else 0.0, median),
         trained=not bool(probes["unseen"].any()),
+        unscored=_unscored(audit, decoding, probes["probe_id"], ours["hit"]),
         **_shared_wording(audit, probes, ours["hit"], decoding),
     )
+
+
+def _unscored(
+    audit: AuditTables, decoding: str, probe_ids: pd.Series, hits: pd.Series
+) -> tuple[tuple[str, int], ...]:
+    """Reason -> subjects without a score, each by the most frequent reason of its probes."""
+    scores = run_scores(audit, decoding)
+    left_out = set(hits.index[hits.isna()])
+    own = scores[scores["item"].isin(probe_ids) & scores["subject"].isin(left_out)]
+    reasons = own["reason"].fillna(NO_RESPONSE).groupby(own["subject"], sort=False)
+    counts = Counter(str(rows.mode().iloc[0]) for _, rows in reasons)
+    return tuple(counts.most_common())
+
+
+def measured(audit: AuditTables, decoding: str) -> set[str]:
+    """Probes with a response that any measure could score."""
+    scores = audit.scores[(audit.scores["decoding"] == decoding) & audit.scores["value"].notna()]
+    return set(scores["item"])
 
 
 def _shared_wording(audit: AuditTables, probes: pd.DataFrame, hits: pd.Series, decoding: str) -> dict[str, Any]:

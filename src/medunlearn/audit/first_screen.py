@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from medunlearn.audit.attacker_tiers import AttackerTier, attacker_tiers, tiers_data
 from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.audit.extraction import CorpusExtraction, Extraction, extraction, extraction_rows, share_text
 from medunlearn.audit.giveaways import Giveaway, giveaway, giveaway_data
@@ -24,6 +25,7 @@ from medunlearn.audit.screen_sentences import (
     not_memorized,
     plural,
 )
+from medunlearn.audit.unanswered import answer_notes
 from medunlearn.audit.way_extraction import WayExtraction, by_way, missed_by_beginnings, ways_data
 from medunlearn.audit.worst_cases import WorstCase, worst_cases
 from medunlearn.config.audit import PREFIX
@@ -40,6 +42,7 @@ _MISSING: Mapping[str, str] = {
     "options": "removed answer options (--options)",
     "prompts": "prompts other than the beginning of a text: questions and chats (--prompt, --template chat)",
     "beginnings": "beginnings of texts, given as they are (--ways)",
+    "inference": "inference of a sensitive attribute, such as a diagnosis (--infer COLUMN)",
     "wording": "wording that several patients' texts share (audit again: this audit is of an older version)",
 }
 
@@ -54,7 +57,9 @@ class FirstScreen:
         cases: worst first.
         ways: subjects extracted by each way of asking; empty if there is one way.
         samples: extraction as a probability over k samples; empty if none were drawn.
+        tiers: what attackers with more and less knowledge bring out; empty without prompts or attributes.
         caveat: warning to read before the answer; empty if there is none.
+        notes: sentences on what limits the responses (:func:`~medunlearn.audit.unanswered.answer_notes`).
     """
 
     extraction: Extraction
@@ -63,7 +68,9 @@ class FirstScreen:
     cases: tuple[WorstCase, ...]
     ways: tuple[WayExtraction, ...] = ()
     samples: tuple[SampledExtraction, ...] = ()
+    tiers: tuple[AttackerTier, ...] = ()
     caveat: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -73,9 +80,9 @@ class FirstScreen:
             return BROKEN
         if result.reason or not result.corpora:
             return UNMEASURED
-        return "; ".join(
-            self._of_corpora(lambda corpus: [f"{share_text(corpus.members, corpus.noun)} can be extracted"])
-        )
+        if not any(corpus.members.n for corpus in result.corpora):
+            return UNMEASURED
+        return "; ".join(self._of_corpora(_extracted))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -114,7 +121,7 @@ class FirstScreen:
 
     @property
     def _caveats(self) -> tuple[str, ...]:
-        return (self.caveat,) if self.caveat else ()
+        return (*([self.caveat] if self.caveat else []), *self.notes)
 
     @property
     def lead(self) -> tuple[str, ...]:
@@ -210,8 +217,10 @@ class FirstScreen:
             "unit": result.unit,
             "problems": list(result.problems),
             "caveat": self.caveat,
+            "notes": list(self.notes),
             "extraction": extraction_rows(result),
             "ways": ways_data(self.ways),
+            "tiers": tiers_data(self.tiers),
             "samples": [asdict(row) for row in self.samples],
             "identifiers": None if self.giveaway is None else giveaway_data(self.giveaway),
             "not_searched": list(self.missing),
@@ -239,8 +248,15 @@ def first_screen(
         worst_cases(audit, names, titles, baselines, show_text=show_text),
         by_way(audit, result, baselines),
         by_samples(audit, result),
+        attacker_tiers(audit, result, baselines),
         not_memorized(audit.info),
+        tuple(answer_notes(audit.info.get("results", {}))),
     )
+
+
+def _extracted(corpus: CorpusExtraction) -> Iterator[str]:
+    measured = share_text(corpus.members, corpus.noun)
+    yield f"{measured} can be extracted" if corpus.members.n else measured
 
 
 def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:
@@ -253,6 +269,7 @@ def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:
         "options": audit.options is not None,
         "prompts": set(result.ways) != {PREFIX},
         "beginnings": PREFIX in result.ways,
+        "inference": audit.attributes is not None,
         "wording": all(corpus.boilerplate is not None for corpus in result.corpora),
     }
     yield from (text.format(decoding=result.decoding) for name, text in _MISSING.items() if not present[name])

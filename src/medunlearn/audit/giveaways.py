@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import AuditTables, leaked, shared_probes
-from medunlearn.audit.extraction import Extraction, labelled_probes, problems_of, subject_noun
-from medunlearn.audit.recall_by_kind import KindRecall, read_recall
+from medunlearn.audit.extraction import Extraction, labelled_probes, measured, problems_of, subject_noun
+from medunlearn.audit.recall_by_kind import KindRecall, hardly_measured, read_recall
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_paired_shares
 
 NOBODY = SubjectShare(0, 0)
@@ -61,11 +61,12 @@ class Giveaway:
     Attributes:
         identifiers: number of distinct identifiers of patients in the training text.
         declared: those that the records declare; the others were found only by a detector.
-        subjects: patients with a leaked identifier, of those probed.
+        subjects: patients with a leaked identifier, of those with a response that could be read.
         kinds: most frequent first.
         unseen: of patients that the model never saw: identifiers, and patients; None if there are none.
         detectors: names of the detectors that found undeclared identifiers.
         recall: of the detectors on labelled notes (:func:`~medunlearn.audit.recall_by_kind.read_recall`).
+        hardly_measured: titles of the kinds without a share there.
     """
 
     decoding: str
@@ -78,6 +79,7 @@ class Giveaway:
     baselines: tuple[BaselineGiveaway, ...]
     detectors: tuple[str, ...]
     recall: tuple[KindRecall, ...] = ()
+    hardly_measured: tuple[str, ...] = ()
 
 
 def giveaway(
@@ -96,6 +98,7 @@ def giveaway(
     members, unseen = probes[in_corpora], probes[probes["unseen"] & ~in_corpora]
     leaks = given_away(audit, extraction.decoding)
     ours, theirs = (leaks[leaks["probe_id"].isin(group["probe_id"])] for group in (members, unseen))
+    answered = measured(audit, extraction.decoding)
     detected = ours["match"] == "detected"
     detectors = ours.loc[detected, "detector"] if "detector" in ours else ()
     return Giveaway(
@@ -103,12 +106,13 @@ def giveaway(
         noun=subject_noun(audit.probes),
         identifiers=len(_distinct(ours)),
         declared=len(_distinct(ours[~detected])),
-        subjects=_share(ours, members),
+        subjects=_share(ours, members, answered),
         kinds=_kinds(_distinct(ours), titles),
-        unseen=(len(_distinct(theirs)), _share(theirs, unseen)) if len(unseen) else None,
+        unseen=(len(_distinct(theirs)), _share(theirs, unseen, answered)) if len(unseen) else None,
         baselines=tuple(_against(audit, baseline, members, extraction.decoding) for baseline in baselines),
         detectors=tuple(sorted(set(map(str, detectors)))),
         recall=read_recall(audit.folder, titles),
+        hardly_measured=hardly_measured(audit.folder, titles),
     )
 
 
@@ -133,8 +137,11 @@ def _distinct(leaks: pd.DataFrame) -> pd.DataFrame:
     return leaks.drop_duplicates(IDENTITY)
 
 
-def _share(leaks: pd.DataFrame, probes: pd.DataFrame) -> SubjectShare:
-    return SubjectShare(int(leaks["subject"].nunique()), int(probes["subject"].nunique()))
+def _share(leaks: pd.DataFrame, probes: pd.DataFrame, answered: set[str]) -> SubjectShare:
+    """Subjects with a leak, of those with a leak or a response that could be read."""
+    leaking = set(leaks["subject"])
+    read = leaking | set(probes.loc[probes["probe_id"].isin(answered), "subject"])
+    return SubjectShare(len(leaking), len(read), len(set(probes["subject"]) - read))
 
 
 def _kinds(identifiers: pd.DataFrame, titles: Mapping[str, str]) -> tuple[KindCount, ...]:
@@ -193,6 +200,7 @@ def giveaway_data(result: Giveaway) -> dict[str, Any]:
         "low": low,
         "high": high,
         "recall": [asdict(kind) for kind in result.recall],
+        "hardly_measured": list(result.hardly_measured),
         "kinds": [{"kind": k.title, "identifiers": k.identifiers, "subjects": k.subjects} for k in result.kinds],
         "unseen": unseen,
         "baselines": [_baseline_data(baseline) for baseline in result.baselines],

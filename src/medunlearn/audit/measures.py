@@ -21,6 +21,7 @@ __all__ = [
     "measure_problems",
     "measures_with_models",
     "plain_measures",
+    "short_measures",
 ]
 
 DEFAULTS = ("run_30", "run_50", "longest_run", "partial_match_50", "extraction_strength", "rouge_l", "bleu")
@@ -46,6 +47,12 @@ def default_measures() -> tuple[str, ...]:
             if name not in ours and {*get_measure(name).needs} <= given:
                 installed.append(name)
     return (*DEFAULTS, *installed)
+
+
+def short_measures(names: Sequence[str], max_new_tokens: int) -> list[str]:
+    """Names and least lengths of the measures that responses of so many tokens are too short for."""
+    measures = [get_measure(name) for name in names]
+    return [f"{m.name} ({m.least_tokens})" for m in measures if m.least_tokens > max_new_tokens]
 
 
 def plain_measures(settings: AuditSettings) -> list[str]:

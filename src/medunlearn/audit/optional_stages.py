@@ -14,11 +14,11 @@ import pandas as pd
 
 from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import StageResults
-from medunlearn.audit.audit_tables import PROBES, WAY, read_tables
+from medunlearn.audit.audit_tables import ATTRIBUTES, PROBES, WAY, read_tables
 from medunlearn.audit.audited_models import AuditedModel, recorded_audit
 from medunlearn.audit.extraction import declare_unseen
 from medunlearn.audit.measures import measures_with_models
-from medunlearn.audit.recall_by_kind import OURS, RECALL, YOURS
+from medunlearn.audit.recall_by_kind import ALL_KINDS, OURS, RECALL, YOURS
 from medunlearn.audit.semantic import add_semantic
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from medunlearn.audit.identifiers.search import IdentifierSearch
     from medunlearn.audit.options.option_audit import OptionsAudit, Respondent
 
-_PLAIN = ("encoder", "bart", "sentence_encoder", "nli", "semantic_variant", "unseen")
+_PLAIN = ("encoder", "bart", "sentence_encoder", "nli", "semantic_variant", "unseen", "infer")
 _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
     "identifiers": (IdentifierSettings, ()),
     "kinds": (KindSettings, ()),
@@ -73,12 +73,18 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
         except ConfigError as error:
             problems += [f"{name}: {problem}" for problem in error.problems]
     labelled = (parts.identifiers or {}).get("labelled")
-    if isinstance(labelled, str) and labelled not in ("held-out", "development") and not Path(labelled).is_file():
+    if (
+        isinstance(labelled, str)
+        and labelled not in ("fresh", "held-out", "development")
+        and not Path(labelled).is_file()
+    ):
         problems.append(f"identifiers.labelled: there is no file {labelled}. It has text and spans, one text a row")
     if parts.options is not None and "file" not in parts.options:
         problems.append("options: name the questions, --options.file FILE")
     if parts.semantic_variant == "released_code" and not parts.bart:
         problems.append("semantic_variant=released_code: name --bart, whose tokenizer cuts the texts")
+    if parts.infer and not model:
+        problems.append("infer: stored responses have no columns; audit a model on a table or a benchmark")
     if parts.options is not None and not model:
         problems.append("options: stored responses are no model to ask; mu.audit_options takes stored ones")
     if problems:
@@ -124,6 +130,8 @@ def run_stages(
     with lock_folder(folder, "audit"):
         if parts.unseen:
             declare_unseen(folder, parts.unseen)
+        if parts.infer:
+            write_attributes(folder, parts.infer, corpora)
         if measures_with_models(measures, parts):
             add_semantic(folder, parts, measures, device=device, quiet=quiet)
         if parts.identifiers is not None:
@@ -136,9 +144,22 @@ def run_stages(
         if parts.options is not None and model is not None:
             section = {"allow_broken": allow_broken, **parts.options}
             options = _audit_options(folder, section, model, device, quiet)
-        if any(value is not None for value in parts.model_dump(exclude={"semantic_variant", "unseen"}).values()):
+        plain = {"semantic_variant", "unseen", "infer"}
+        if parts.infer or any(value is not None for value in parts.model_dump(exclude=plain).values()):
             RunRecord.read(folder).with_tables(folder).write(folder)
     return StageResults(identifiers, kinds, options)
+
+
+def write_attributes(folder: Path, columns: Sequence[str], corpora: Sequence[Corpus]) -> None:
+    """Write ``attributes.parquet``: the values of sensitive columns, by record."""
+    rows = [
+        (document.record_id, column, document.values[column])
+        for corpus in corpora
+        for document in corpus.documents
+        for column in columns
+        if document.values.get(column)
+    ]
+    write_frame(folder / ATTRIBUTES, pd.DataFrame(rows, columns=["record_id", "column", "value"]), index=False)
 
 
 def _search_identifiers(
@@ -160,10 +181,10 @@ def _search_identifiers(
 
 
 def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
-    """Write the detectors' recall by kind, on our notes in four styles or on the user's, for the first screen."""
+    """Write the detectors' recall on our notes or the user's, by kind and by style, for the first screen."""
     from medunlearn.audit.identifiers.detectors import make_detectors
     from medunlearn.audit.identifiers.labelled_notes import half_of, labelled_styles, labelled_texts
-    from medunlearn.audit.identifiers.recall import detector_recall
+    from medunlearn.audit.identifiers.recall import detector_recall, recall_by_style
 
     detector = make_detectors(settings.detectors)
     if detector is None:
@@ -171,8 +192,11 @@ def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
         return
     texts = labelled_styles() if settings.labelled is None else labelled_texts(settings.labelled)
     whose = YOURS if settings.labelled is not None and half_of(settings.labelled) is None else OURS
-    table = detector_recall(detector, texts).assign(detector=detector.name, notes=whose)
-    write_frame(folder / RECALL, table)
+    table = detector_recall(detector, texts).assign(style=ALL_KINDS)
+    if half := half_of(settings.labelled or "fresh"):
+        styles = recall_by_style(detector, half, (ALL_KINDS,)).rename(columns={"group": "kind"})
+        table = pd.concat([table, styles[styles["style"] != ALL_KINDS]], ignore_index=True)
+    write_frame(folder / RECALL, table.assign(detector=detector.name, notes=whose))
 
 
 def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:

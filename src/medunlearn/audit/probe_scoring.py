@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, WAY, Key
+from medunlearn.audit.extraction import NO_RESPONSE
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.shared_wording import COLUMNS, run_wording
 from medunlearn.audit.units import Unit, continuations
@@ -24,7 +25,6 @@ from medunlearn.metrics.measure import FIRST, Item, Score
 from medunlearn.metrics.verbatim import shared_runs
 from medunlearn.results.scores import FILE, score_table
 
-NO_RESPONSE = "there is no response"
 _LETTERS, _MARGIN = 12 * FIRST, 16
 
 
@@ -35,7 +35,7 @@ class ProbeResponses:
     Attributes:
         keys: all expected responses, in the tables' order.
         starts: text of each response's first tokens; empty: not computed yet.
-        reasons: why responses are missing.
+        reasons: why responses are missing, or are none.
         empty: number of rows without a suffix in a table of responses, which are skipped.
     """
 
@@ -66,7 +66,8 @@ def score_all(
         for key, probe in zip(keys, probes, strict=True)
     ]
     texts = _probed_texts(answers.probes.values()) if texts is None else texts
-    tables = {SPANS: _spans(keys, probes, items, texts, unit), STARTS: _starts(keys, probes, starts)}
+    tables = {SPANS: _spans(keys, probes, items, texts, unit)}
+    tables[STARTS] = _starts(keys, probes, answers.reasons, starts)
     scores = scores_by_measure(items, [get_metric(name) for name in measures])
     with atomic_files(*(folder / name for name in (FILE, *tables))) as (scores_part, *parts):
         score_rows(_labels(keys, probes), scores).to_parquet(scores_part)
@@ -105,9 +106,9 @@ def probe_item(
 ) -> Item:
     """The item of one response to a probe, or of a missing response with the reason."""
     item = Item(probe_id, "forget", prefix, suffix, reference_tokens=suffix_ids, ends=False)
-    if response is None:
+    if response is None or reason is not None:
         return replace(item, unanswered=reason or NO_RESPONSE)
-    return replace(item.answered(response), starts=starts)
+    return replace(item.answered(response), starts=starts, cut=response.cut)
 
 
 def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
@@ -166,9 +167,13 @@ def _suffix_text(probe: Probe, start: int, length: int) -> str:
     return probe.suffix[int(ends[start - 1]) if start else 0 : int(ends[start + length - 1])]
 
 
-def _starts(keys: Sequence[Key], probes: Sequence[Probe], starts: Mapping[Key, str]) -> pa.Table:
+def _starts(
+    keys: Sequence[Key], probes: Sequence[Probe], reasons: Mapping[Key, str], starts: Mapping[Key, str]
+) -> pa.Table:
     probe_starts = [
-        (key, p.encoded.start_of(p.suffix)) for key, p in zip(keys, probes, strict=True) if key in starts
+        (key, p.encoded.start_of(p.suffix))
+        for key, p in zip(keys, probes, strict=True)
+        if key in starts and key not in reasons
     ]
     columns = _key_columns([key for key, _ in probe_starts])
     columns |= {

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from medunlearn.audit.asking import answer_to, message_of, prompt_text, prompt_tokens, prompt_way
 from medunlearn.audit.audit_tables import PROBES
-from medunlearn.audit.units import Encoded, Unit
+from medunlearn.audit.units import Encoded, Unit, continuations
 from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSettings
 from medunlearn.data.splits import shuffled
-from medunlearn.data.storage import write_table
+from medunlearn.data.storage import read_frame, sha256_of_json, write_table
 from medunlearn.llm import Message
 from medunlearn.metrics.verbatim import Ids
+from medunlearn.probes.probe_set import ProbeManifest
 from medunlearn.probes.respondents import ProbePrompt, Text
 from medunlearn.sources.column_prompts import fill_prompt
 from medunlearn.sources.corpus import Corpus, Document
@@ -95,6 +97,35 @@ def write_probes(folder: Path, probes: Sequence[Probe]) -> None:
         for probe in probes
     )
     write_table(folder / PROBES, list(rows), PROBES_SCHEMA)
+
+
+def read_probe_table(folder: Path, unit: Unit) -> list[Probe]:
+    """The probes of an audit with the same texts, in another unit.
+
+    Their ids and prefix lengths stay, so that both audits are paired.
+
+    Raises:
+        InputError: the folder has none, or of an older version.
+    """
+    rows = read_frame(folder / PROBES, PROBES_SCHEMA.names).to_dict("records")
+    before = [row["prefix"] if row["way"] == PREFIX else "" for row in rows]
+    prefixes, suffixes = unit.encode(before), continuations(unit, before, [row["suffix"] for row in rows])
+    names = [name for name in PROBES_SCHEMA.names if name not in ("suffix_tokens", "copies")]
+    return [
+        Probe(
+            **{name: row[name] for name in names},
+            encoded=suffix,
+            prefix_ids=prefix.ids if row["way"] == PREFIX else None,
+            copies=None if pd.isna(row["copies"]) else int(row["copies"]),
+        )
+        for row, prefix, suffix in zip(rows, prefixes, suffixes, strict=True)
+    ]
+
+
+def probe_set(settings: AuditSettings, material: Mapping[str, str], probes: Sequence[Probe]) -> ProbeManifest:
+    """The probes and their texts as a probe set."""
+    texts = (sha256_of_json([probe.probe_id, probe.prefix, probe.suffix]) for probe in probes)
+    return ProbeManifest.make(settings, material, texts)
 
 
 def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[list[Probe], dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from medunlearn.audit.attacker_tiers import tier_rows
 from medunlearn.audit.extraction import share_text
 from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.audit.sampled_extraction import sample_rows
@@ -55,7 +56,9 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
         title = "Extracted, with exact 95% intervals"
         if len(screen.extraction.corpora) > 1:
             title = f"{corpus.corpus}: {title[0].lower()}{title[1:]}"
-        rows = [row for row in screen.groups if row[0] == corpus.corpus]
+        rows = [row for row in screen.groups if row[0] == corpus.corpus and row[2].n]
+        if not corpus.members.n:
+            continue
         bars = []
         for _, group, share, gap, _ in rows:
             low, high = share.limits
@@ -90,6 +93,23 @@ def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
         "aside",
     )
     return section("Ways of asking", parts, note if sampled else None)
+
+
+def tiers_section(screens: Sequence[FirstScreen]) -> Section | None:
+    """Extraction and inference by what the attacker knows of a patient."""
+    several = len({screen.extraction.label for screen in screens if screen.tiers}) > 1
+    parts: list[Block] = []
+    for screen in screens:
+        if screen.tiers:
+            parts += [Text(screen.extraction.label)] if several else []
+            parts.append(_table(tier_rows(screen.tiers, bound), cards=True))
+    note = Text(
+        "A way of asking counts where its prompt tells most: the columns in its braces, or the beginning of the "
+        "note. AUROC: whether responses name a value of the attribute more often for patients who have it than for "
+        "others; 0.5 is guessing. Values that the prompt held are left out.",
+        "aside",
+    )
+    return section("Attackers by what they know", parts, note if parts else None)
 
 
 def _table(rows: Sequence[Mapping[str, Cell | str]], **options: Any) -> Table:
@@ -139,9 +159,10 @@ def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
     """The worst cases of all models in one table, with filters and a search box."""
     cases = [case for screen in screens for case in screen.cases]
     if not cases:
-        return section(
-            "Worst cases", Text("No response shares a run of 30 or an identifier of its record.", "empty")
-        )
+        measured = any(corpus.members.n for screen in screens for corpus in screen.extraction.corpora)
+        nothing = "No response shares a run of 30 or an identifier of its record."
+        unread = "No response could be read, so nothing is known of any case."
+        return section("Worst cases", Text(nothing if measured else unread, "empty"))
     cases.sort(key=worst_first)
     visible = cases[:SHOWN]
     more = f" The {SHOWN:,} worst of {len(cases):,} are here; report.json has all." if len(cases) > SHOWN else ""

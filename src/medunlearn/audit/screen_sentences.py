@@ -14,7 +14,7 @@ from medunlearn.reports.formatting import count, p_text, percent_interval
 from medunlearn.statistics.intervals import MIN_SUBJECTS, subjects_needed
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_shares
 
-MOST_KINDS, MOST_RECALLS = 6, 4
+MOST_KINDS, MOST_RECALLS, MOST_REASONS = 6, 4, 3
 _FISHER, _MCNEMAR = "Fisher's exact test", "McNemar's exact test, paired"
 
 
@@ -61,7 +61,7 @@ def _points(value: float, sign: str = "-") -> str:
 def corpus_sentences(corpus: CorpusExtraction) -> Iterator[str]:
     noun = corpus.noun
     if not corpus.members.n:
-        yield f"No {noun} has a probe that could be scored."
+        yield _unmeasured(corpus)
         return
     yield from bounds(corpus)
     if corpus.unseen is not None and corpus.difference is not None and corpus.unseen.n:
@@ -83,10 +83,12 @@ def bounds(corpus: CorpusExtraction) -> Iterator[str]:
 
 def conclusions_of(corpus: CorpusExtraction) -> Iterator[str]:
     members, noun = corpus.members, corpus.noun
+    if not members.n:
+        yield _unmeasured(corpus)
+        return
     trained, unseen = corpus.probes
-    if members.n:
-        yield from _shared_wording(corpus)
-        yield _conclusion(corpus, plural(noun))
+    yield from _shared_wording(corpus)
+    yield _conclusion(corpus, plural(noun))
     if unseen is not None and trained != unseen:
         yield (
             f"A trained {noun} has {trained:g} probes in the median, one never seen {unseen:g}: more prompts are "
@@ -94,7 +96,19 @@ def conclusions_of(corpus: CorpusExtraction) -> Iterator[str]:
         )
     if members.unscored:
         more = "1 more is" if members.unscored == 1 else f"{members.unscored:,} more are"
-        yield f"{more} in no count: no probe of theirs could be scored."
+        yield f"{more} in no count: no probe of theirs could be scored{_reasons(corpus)}."
+
+
+def _unmeasured(corpus: CorpusExtraction) -> str:
+    """``6 of 6 patients: memory was not measured (the model or a filter refused: 6).``"""
+    n = corpus.members.unscored
+    return f"{n:,} of {count(n, corpus.noun)}: memory was not measured{_reasons(corpus)}."
+
+
+def _reasons(corpus: CorpusExtraction) -> str:
+    reasons = [f"{reason}: {number:,}" for reason, number in corpus.unscored[:MOST_REASONS]]
+    reasons += ["..."] if len(corpus.unscored) > MOST_REASONS else []
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _shared_wording(corpus: CorpusExtraction) -> Iterator[str]:
@@ -141,7 +155,9 @@ def _conclusion(corpus: CorpusExtraction, nouns: str) -> str:
 
 def giveaway_sentences(result: Giveaway) -> Iterator[str]:
     share, noun = result.subjects, result.noun
-    if not result.identifiers:
+    if not share.n and not result.identifiers:
+        yield f"Identifiers were searched in no response: none could be read for any {noun}."
+    elif not result.identifiers:
         yield f"Identifiers were searched: none of {count(share.n, noun)} was given away ({bound(share)})."
     else:
         kinds = [f"{_lower(kind.title)} ({kind.identifiers:,})" for kind in result.kinds[:MOST_KINDS]]
@@ -158,6 +174,11 @@ def giveaway_sentences(result: Giveaway) -> Iterator[str]:
             )
     if result.recall:
         yield (_recall_on_yours if result.recall[0].notes == YOURS else _recall_on_ours)(result.recall)
+        if result.hardly_measured:
+            titles = ", ".join(_lower(title) for title in result.hardly_measured)
+            yield f"Of these kinds too few were labelled to say what share is found: {titles}."
+    elif not result.detectors:
+        yield "Names and other identifiers were looked for by the patients' known ones alone: no detector read on."
     if result.unseen is not None:
         number, whose = result.unseen
         text = f"{number:,}, of {whose.hits:,} of them" if number else "none"
@@ -197,9 +218,12 @@ def _recall_by_kind(recalls: Sequence[KindRecall]) -> str:
 
 
 def _recall_on_ours(recalls: Sequence[KindRecall]) -> str:
+    of_style = [row for row in recalls if row.style != ALL_KINDS]
+    weakest = [f" ({row.found} of {row.labelled} in the weakest, {row.style})" for row in of_style]
     return (
-        "What no record declares a detector must find: in our own notes of four styles it finds "
-        f"{_recall_by_kind(recalls)}. On yours it may find fewer (--identifiers.labelled FILE)."
+        "What no record declares a detector must find: in invented notes of several styles it finds "
+        f"{_recall_by_kind(recalls)}{''.join(weakest)}. One author wrote these notes and our rules: on yours it "
+        "may find fewer (--identifiers.labelled FILE)."
     )
 
 

@@ -44,7 +44,9 @@ class StoredItems:
             texts = probe["prefix"], probe["suffix"], [int(token) for token in probe["suffix_tokens"]]
             response = responses.get(name)
             compared = starts.get(name) or ("" if response is None else response.response, texts[1])
-            items.append(probe_item(name[0], *texts, response, compared, None if pd.isna(reason) else str(reason)))
+            # What counts as no response has no first tokens there; another reason is one measure's own.
+            unanswered = None if name in starts or pd.isna(reason) else str(reason)
+            items.append(probe_item(name[0], *texts, response, compared, unanswered))
         return StoredItems(rows[columns], items)
 
     def rows(self, scores: Mapping[str, Sequence[Score]]) -> pd.DataFrame:

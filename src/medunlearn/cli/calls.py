@@ -138,7 +138,7 @@ def plan_unlearning(
 
 
 def plan_evaluation(
-    run: Path | str, benchmark: Path | str, *, split: str, against: Sequence[Path | str] = (),
+    run: Path | str, benchmark: Path | str, *, split: str | None = None, against: Sequence[Path | str] = (),
     epoch: int | None = None, out: Path | str | None = None, device: str = "auto", **settings: Any
 ) -> Any:  # fmt: skip
     """Price of what `evaluate` has not done yet."""
@@ -146,7 +146,7 @@ def plan_evaluation(
     from medunlearn.results.runs import Run
     from medunlearn.study.plans.run_forecast import forecast_evaluation
 
-    checked = check(EvaluateSettings, {"split": split, **settings})
+    checked = check(EvaluateSettings, {**({} if split is None else {"split": split}), **settings})
     models = [Run.open(model) for model in (run, *against)]
     models[0] = models[0] if epoch is None else models[0].epoch(epoch)
     return forecast_evaluation(models, api.load(benchmark), checked, device)
@@ -248,10 +248,12 @@ def review_identifiers(
         seed: seed of the sample
     """
     from medunlearn.audit.audit_tables import is_audit
+    from medunlearn.audit.identifiers.review import refuse_sheet
     from medunlearn.audit.identifiers.search import FILE, IdentifierSearch
     from medunlearn.audit.optional_stages import review_audit
 
     _refuse_zero(limit)
+    refuse_sheet(Path(out))
     sampling: dict[str, Any] = {"number": limit, "least_rouge": least_rouge, "seed": seed}
     if is_audit(Path(folder)) and not (Path(folder) / FILE).exists():
         return review_audit(Path(folder), Path(out), **sampling)
@@ -275,7 +277,7 @@ def detector_recall(
     """
     Args:
         detector: patterns, presidio, tagger:FOLDER, gliner:FOLDER, module:Class; several (a,b): also together
-        labelled: rows of text and spans; held-out or development: ours in four styles; none: invented notes
+        labelled: rows of text and spans; fresh, held-out or development: ours in styles; none: invented notes
         synthetic: notes to invent
         seed: seed of the notes and of the bootstrap
     """

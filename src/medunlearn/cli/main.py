@@ -93,6 +93,8 @@ class Verbs(click.Group):
     ) -> Any:
         """Run a command and exit with its code: 0, 1 (something failed), 2 (bad input), 130 (interrupted)."""
         try:
+            _refuse_without_docstrings()
+            _refuse_broken_words(sys.argv[1:] if args is None else args)
             self._main_shell_completion({}, prog_name or "medunlearn", None)
             code = super().main(args, prog_name or "medunlearn", None, False)
         except MedunlearnError as error:
@@ -102,6 +104,32 @@ class Verbs(click.Group):
             print_error(InputError(error.format_message()))
             sys.exit(2)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse_without_docstrings() -> None:
+    """Refuse a Python without docstrings: transformers reads its own, and our help is made from them.
+
+    Raises:
+        InputError: names the setting.
+    """
+    if sys.flags.optimize > 1:
+        raise InputError(
+            "This Python leaves docstrings out (PYTHONOPTIMIZE=2 or -OO), and transformers cannot be loaded "
+            "without them. Unset PYTHONOPTIMIZE, or set it to 1."
+        )
+
+
+def _refuse_broken_words(words: Sequence[str]) -> None:
+    """Refuse arguments that are not UTF-8: no record, table or report can name such a file.
+
+    Raises:
+        InputError: shows the first one, escaped.
+    """
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    for word in words:
+        if word != word.encode(errors="replace").decode():
+            shown = os.fsencode(word).decode(errors="backslashreplace")
+            raise InputError(f"The argument {shown} is not UTF-8. Rename the file or folder.")
 
 
 app = Verbs()

@@ -118,11 +118,29 @@ def adopt(result: Run, output: Output) -> None:
 
 def unlearn(result: Run, output: Output, *, method: str) -> None:
     results = result.info["results"]
+    from medunlearn.study.forget_loss import ForgetLoss
+
     work = f"{results['steps']} steps of {method}"
     if "edit" in results:
         numbers = (f"{name} {v}" for name, v in results["edit"].items() if isinstance(v, int | float | str))
         work = f"edited by {method} ({', '.join(numbers)})"
     _show_training(result, output, f"{work} on {results['split']['name']}")
+    loss = ForgetLoss.of(results)
+    if output.json or loss is None or not loss.words:
+        return
+    output.say(f"{loss.words[0].upper()}{loss.words[1:]}")
+    if loss.is_unchanged:
+        output.warn([f"hardly anything was unlearned: {loss.words}. {next_try(result.info['config'], method)}"])
+
+
+def next_try(config: Mapping[str, Any], method: str) -> str:
+    """What to change where a method changed hardly anything."""
+    if config.get("lr") is None:
+        return f"Give {method} other settings (medunlearn list methods {method})."
+    return (
+        f"Give it a larger --lr (now {config['lr']:g}) or more --epochs (now {config['epochs']:g}), or let "
+        "`medunlearn tune` search."
+    )
 
 
 def _show_training(run: Run, output: Output, work: str) -> None:
@@ -174,6 +192,7 @@ def evaluate(result: Any, output: Output, *, benchmark: str) -> None:
     _image_control(output, result.image_control)
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
+    output.line(*dict.fromkeys(model.probes for model in result.models if model.probes))
     _extractor(output, result.models)
     output.line(*result.caveats)
     output.view(paper)

@@ -57,6 +57,7 @@ def audit(
 
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     """Print the answer with its basis, searches that were not made, and the worst cases, on one screen."""
+    from medunlearn.audit.attacker_tiers import tier_rows
     from medunlearn.audit.extraction import share_text
     from medunlearn.audit.sampled_extraction import sample_rows
     from medunlearn.audit.screen_sentences import bound, gap_text
@@ -78,7 +79,8 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
         ]
         columns = [*(["corpus"] if several else []), "extracted", "subjects", "95%, exact", "trained minus these"]
         output.table("", columns, rows)
-    for rows_by_column in (way_rows(screen.ways), sample_rows(screen.samples, screen.extraction)):
+    tiers = tier_rows(screen.tiers, bound)
+    for rows_by_column in (way_rows(screen.ways), tiers, sample_rows(screen.samples, screen.extraction)):
         if rows_by_column:
             output.table("", list(rows_by_column[0]), [list(row.values()) for row in rows_by_column])
     output.line(*screen.conclusions)
@@ -127,7 +129,7 @@ def _measures(result: Audit, output: Output) -> None:
     for (measure, reason), part in scores[scores["value"].isna()].groupby(["measure", "reason"], sort=False):
         output.line(f"Unscored, {len(part)} x {measure}: {reason}.")
     for model in (result, *result.baselines):
-        output.line(f"{model.label}: lengths in {model.unit}.")
+        output.line(f"{model.label}: lengths in {model.unit}. {model.run.info.probe_set}".rstrip())
     _show_leaking(result, output)
     subjects = "Intervals: 95%, over subjects (a record is its own where no subject is known)"
     output.line(f"{subjects}; differences are paired on probes.")

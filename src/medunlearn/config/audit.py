@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field
 
-from medunlearn.config.clinical_notes import ColumnPrompts
-from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Backend, Numbers, Settings, Words
-
-PAPER_PREFIXES = (50, 100, 200, 300, 500)
-"""Source: Memorization in Large Language Models in Medicine, Section 3.1."""
-
-
-PREFIX, PROMPT, PREFIX_IN_CHAT = "prefix", "prompt", "prefix_in_chat"
-"""Ways of asking for a text."""
+from medunlearn.config.probe_settings import PAPER_PREFIXES as PAPER_PREFIXES
+from medunlearn.config.probe_settings import PREFIX as PREFIX
+from medunlearn.config.probe_settings import PREFIX_IN_CHAT as PREFIX_IN_CHAT
+from medunlearn.config.probe_settings import PROMPT as PROMPT
+from medunlearn.config.probe_settings import TextProbes
+from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Backend, Settings, Words
 
 
 def _switch(value: Any) -> Any:
@@ -55,50 +52,20 @@ class AuditParts(Settings):
     options: Annotated[dict[str, Any] | None, BeforeValidator(_file)] = Field(
         None, description="file of multiple-choice questions; one option of each is removed and asked for"
     )
+    infer: Words = Field(
+        (),
+        description="columns with a sensitive attribute (a diagnosis): how well responses tell whose it is, by "
+        "what the attacker knows",
+    )
     unseen: Words = Field(
         (),
         description="names of corpora that the model never saw, besides benchmarks' holdouts and texts of 0 copies",
     )
 
 
-class AuditSettings(Settings):
+class AuditSettings(TextProbes):
     """Measure how much a model repeats verbatim of texts that it may have been trained on."""
 
-    prefixes: Annotated[tuple[int, ...], Numbers] = Field(
-        PAPER_PREFIXES,
-        min_length=1,
-        description="prefix lengths in tokens; each gives a separate probe",
-    )
-    prompt: ColumnPrompts = Field(
-        (),
-        description='prompt whose answer is the text, columns in braces: "Write the note of {name}."; may be given '
-        "several times",
-        json_schema_extra={"flag": "repeated"},
-    )
-    template: Literal["plain", "chat", "clinical"] = Field(
-        "plain",
-        description="template of prompts: chat, the tokenizer's (or server's) own; beginnings are then also "
-        "given in a "
-        "chat",
-    )
-    ways: Words = Field(
-        (),
-        description="ways of asking: prefix (the beginning of a text), prompt, prefix_in_chat; none: all that "
-        "--prompt and --template allow",
-    )
-    max_new_tokens: int = Field(500, ge=1, description="tokens to generate and compare at most")
-    decodings: Words = Field(
-        ("greedy",),
-        min_length=1,
-        description="greedy, temperature=0.7, top_k=10, top_p=0.9, temperature=0.7+top_k=10, with commas",
-    )
-    samples_per_prompt: int = Field(
-        1, ge=1, le=10_000, description="continuations per probe under each sampling decoding"
-    )
-    limit: int = Field(1000, ge=0, description="most documents per corpus, drawn by seed; 0: all")
-    shortest_suffix: int = Field(
-        30, ge=1, description="least number of tokens after a prefix; shorter texts have no such probe"
-    )
     measures: Words = Field(
         (),
         description="names from `medunlearn list measures`, or module:ATTRIBUTE; none: the defaults of audits",
@@ -128,42 +95,16 @@ class AuditSettings(Settings):
     allow_missing: bool = Field(False, description="finish though a server left probes without a response")
     allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
-    seed: int = Field(0, description="seed of the sample, of sampling decodings, and of the bootstrap")
-
-    @field_validator("prefixes")
-    @classmethod
-    def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if min(value) < 1:
-            raise ValueError("a prefix has at least one token")
-        return tuple(sorted(set(value)))
-
-    @model_validator(mode="after")
-    def _ways_can_be_asked(self) -> AuditSettings:
-        possible = {PREFIX: True, PROMPT: bool(self.prompt), PREFIX_IN_CHAT: self.template == "chat"}
-        needs = {PROMPT: "a --prompt", PREFIX_IN_CHAT: "--template chat"}
-        for way in self.ways:
-            if way not in possible:
-                raise ValueError(f"ways: {way!r} is none of {', '.join(possible)}")
-            if not possible[way]:
-                raise ValueError(f"ways: {way} needs {needs[way]}")
-        if self.prompt and self.ways and PROMPT not in self.ways:
-            raise ValueError("ways: a --prompt is given but not used. Add prompt to the ways, or leave it out")
-        return self
-
-    @property
-    def asked_ways(self) -> tuple[str, ...]:
-        """The selected ways of asking, in fixed order: prefix, prompt, prefix_in_chat."""
-        possible = ((PREFIX, True), (PROMPT, bool(self.prompt)), (PREFIX_IN_CHAT, self.template == "chat"))
-        return tuple(way for way, can in possible if can and (way in self.ways or not self.ways))
 
 
 class IdentifierSettings(Settings):
     """Find identifiers and other sensitive content in a model's responses."""
 
     detectors: Words = Field(
-        ("patterns",),
-        description="find identifiers that no record declares: patterns, presidio, presidio:MODEL, tagger:FOLDER, "
-        "gliner:FOLDER, module:Class; several are united; [] for none",
+        ("auto",),
+        description="find identifiers that no record declares: auto (patterns, and spacy where a pipeline is "
+        "installed), patterns, spacy, spacy:NAME, presidio, presidio:MODEL, tagger:FOLDER, gliner:FOLDER, "
+        "module:Class; several are united; [] for none",
     )
     fuzzy: Literal["own", "all", "none"] = Field(
         "own",
@@ -174,7 +115,7 @@ class IdentifierSettings(Settings):
     labelled: str | None = Field(
         None,
         description="notes of yours with their identifiers labelled (text, spans): the first screen shows the "
-        "detectors' recall on them; none: recall on our own notes",
+        "detectors' recall on them; none: recall on invented notes of ours",
     )
     sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
     judged: int = Field(

@@ -40,6 +40,7 @@ Prefixes = Annotated[
     AfterValidator(_prefixes),
 ]
 ColumnPrompts = Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(_with_columns)]
+Prompts = Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(once)]
 PatientIds = Annotated[str, BeforeValidator(_as_text)]
 
 

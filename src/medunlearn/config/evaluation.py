@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from medunlearn.config.probe_settings import QuestionProbes, SamplesPerPrompt
 from medunlearn.config.settings import (
     MOST_REPLICATES,
     AllowBroken,
     Backend,
     Context,
-    Listed,
     OwnPrompt,
     Settings,
-    Template,
     Words,
 )
 
-Folds = Annotated[
-    tuple[Literal["train", "holdout", "rephrase", "utility", "choosing"], ...],
-    Listed,
-    Field(min_length=1, description="folds to ask"),
-]
 
-
-class EvaluateSettings(Settings):
+class EvaluateSettings(QuestionProbes):
     """Ask a model the benchmark's questions and score its responses."""
 
-    split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     metrics: Words = Field(
         (), description="names from `medunlearn list measures`; default, or none: the benchmark's own"
-    )
-    folds: Folds = ("train", "holdout")
-    template: Template | None = Field(None, description="prompt template or file; left out: the model's own")
-    context: Context | None = Field(None, description="context mode; left out: the model's own")
-    limit: int | None = Field(None, ge=1, description="ask about this many subjects per side (seeded); none: all")
-    subjects: Literal["all", "choosing", "reporting"] = Field(
-        "all",
-        description="ask about all subjects, or about one seeded half of each side's: `tune` chooses settings on "
-        "one half and reports on the other",
     )
     values: Literal["all", "choosing", "reporting"] = Field(
         "all",
         description="rank facts of all values, or of one seeded half of each subject's values: `forget` chooses "
         "settings on one half and verifies on the other",
-    )
-    max_new_tokens: int | None = Field(
-        None, ge=1, description="longest response; none: the longest reference answer and a quarter"
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
@@ -91,7 +71,6 @@ class EvaluateSettings(Settings):
         False, description="also ask about texts that the model was not trained on; the report says so"
     )
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
-    seed: int = Field(0, description="seed of the subset and the bootstrap")
 
 
 class AttackSettings(Settings):
@@ -103,6 +82,16 @@ class AttackSettings(Settings):
         min_length=1,
         description="names or families from `medunlearn list attacks`, or module:Class; a family stands for all of "
         "its attacks; left out: membership",
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        exclude=True,
+        description="ask about this many subjects per side (seeded), in every attack that asks; none: its own "
+        "number",
+    )
+    samples_per_prompt: SamplesPerPrompt | None = Field(
+        None, exclude=True, description="answers per question, in every attack that samples; none: its own number"
     )
     arguments: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of single attacks, by attack; --min_k.k 0.4"
@@ -166,11 +155,9 @@ class UtilitySettings(Settings):
     seed: int = Field(0, description="seed of examples in prompts and of the bootstrap")
 
 
-class TaskExportSettings(Settings):
+class TaskExportSettings(QuestionProbes):
     """A benchmark's questions as tasks of lm-evaluation-harness."""
 
-    split: str = Field(description="split of the benchmark; each task covers one side of it")
-    folds: Folds = ("train", "holdout")
     metrics: Words = Field(
         (), description="metrics that need only the response; none: those of the benchmark's defaults"
     )
@@ -182,10 +169,8 @@ class TaskExportSettings(Settings):
         None,
         description="a run whose template, context and tokenizer are used, so that numbers equal those of evaluate",
     )
-    limit: int | None = Field(None, ge=1, description="ask about this many subjects per side (seeded); none: all")
     max_new_tokens: int | None = Field(
         None,
         ge=1,
         description="longest response; none: as evaluate with like, else twice the longest answer's words",
     )
-    seed: int = Field(0, description="seed of the subset")

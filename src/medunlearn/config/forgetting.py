@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -19,6 +19,8 @@ AUTOMATIC = "auto"
 """Method: settings are chosen by measuring."""
 MEASURES = ("rouge_l", "rank", "ranked_first")
 """Measures of a deletion request's evaluations."""
+ALL = "all"
+"""Number of earlier patients: every one."""
 USUAL = "default"
 """Word for the attacks that verify a deletion unless others are named."""
 
@@ -97,6 +99,11 @@ class ForgetSettings(Settings):
         "module:Class, or default for those that do so by themselves; none: no attack",
     )
     others: int = Field(12, ge=3, description="most further patients to ask about, retained and unseen (seeded)")
+    earlier: Literal["all"] | Annotated[int, Field(ge=1)] = Field(
+        12,
+        description="patients of earlier requests to ask about again, by turns, each in every request of a round; "
+        "all: every one, which takes longer with each request",
+    )
     facts: int = Field(
         16,
         ge=2,

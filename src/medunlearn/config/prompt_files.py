@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, first_line
 from medunlearn.input_files import read_text
 
 LONGEST_PROMPT = 2**20
@@ -42,12 +42,23 @@ class PromptFile:
 
     def render(self, fields: Mapping[str, str]) -> str:
         """The text with its placeholders filled in."""
-        return str(_template(self.text).render(fields))
+        return self._filled(self.text, fields)
 
     def chat(self, fields: Mapping[str, str]) -> tuple[str, str]:
         """System and user message with their placeholders filled in; the system's may be empty."""
-        system, user = (str(_template(part).render(fields)) for part in self.parts())
+        system, user = (self._filled(part, fields) for part in self.parts())
         return system, user
+
+    def _filled(self, text: str, fields: Mapping[str, str]) -> str:
+        # Imported here: most commands are given no file.
+        from jinja2 import TemplateError
+
+        from medunlearn.template_process import render_prompt
+
+        try:
+            return render_prompt(self.file, text, ("strict", "keep_trailing_newline"), fields)
+        except TemplateError as error:
+            raise InputError(f"{self.file} cannot be filled in: {first_line(error)}.") from error
 
     def parts(self) -> tuple[str, str]:
         """System and user template: the text below the lines ``[System]`` and ``[User]``; without such lines all is
@@ -106,19 +117,12 @@ def _sha256(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _template(text: str) -> Any:
-    # Imported here: most commands are given no file.
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
-
-
-@lru_cache(maxsize=64)
 def _placeholders(text: str) -> frozenset[str]:
-    from jinja2 import Environment, TemplateSyntaxError, meta
+    from jinja2 import TemplateError
+
+    from medunlearn.template_process import placeholders
 
     try:
-        return frozenset(meta.find_undeclared_variables(Environment().parse(text)))
-    except TemplateSyntaxError as error:
-        raise ValueError(f"line {error.lineno} is not valid Jinja: {error.message}") from None
+        return placeholders("The file", text)
+    except (TemplateError, InputError) as error:
+        raise ValueError(str(error).removesuffix(".")) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from medunlearn.config.settings import Settings
 from medunlearn.errors import ConfigError, InputError, unknown_name
@@ -41,7 +42,7 @@ def _broken_text(model: type[Settings], key: str, value: Any) -> list[str]:
     if not value.strip() and field.get_default() != "":
         return [f"{key} is empty: {field.description or 'leave it out, or give a value'}"]
     if "\0" in value or value.encode("utf-8", "ignore") != value.encode("utf-8", "surrogatepass"):
-        return [f"{key}={value!r}: there is a zero byte or half a character in it"]
+        return [f"{_shown(key, field, value)}: there is a zero byte or half a character in it"]
     return []
 
 
@@ -56,8 +57,14 @@ def _problem(model: type[Settings], error: Any) -> str:
         return f"{key} is missing: {field.description if field else 'it must be given'}"
     if kind.startswith("date_"):
         return f"{key}={error['input']!r}: must be a date, year, month and day: 2026-01-31"
-    text, value = error["msg"].removeprefix("Value error, "), repr(error["input"])
-    return f"{key}={value if len(value) <= 200 else value[:200] + '...'}: {text[0].lower()}{text[1:]}"
+    text = error["msg"].removeprefix("Value error, ")
+    return f"{_shown(key, field, error['input'])}: {text[0].lower()}{text[1:]}"
+
+
+def _shown(key: str, field: FieldInfo | None, value: Any) -> str:
+    """A setting and its wrong value, which is left out where a key may have been given (``repr=False``)."""
+    text = repr(value)
+    return f"{key}={text if len(text) <= 200 else text[:200] + '...'}" if field is None or field.repr else key
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

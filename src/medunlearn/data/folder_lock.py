@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -88,21 +89,37 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _lock(folder: Path, what: str) -> int | None:
-    """Acquire the lock and return its open file; None if the folder cannot be locked."""
+    """Acquire the lock and return its open file; None if the folder cannot be locked.
+
+    No link is followed, and no file is written that is not a lock of ours.
+
+    Raises:
+        InputError: another process holds the lock, or something else has its name.
+    """
     path, until = folder / LOCK, time.monotonic() + _patience.get()
     while True:
         try:
             make_folder(folder)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         except OSError:
+            if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+                raise InputError(_foreign(path)) from None
             return None  # what is to be written says why it cannot be
         try:
+            state = os.fstat(file)
+            if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
+                raise _ForeignFileError
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Its last holder may have removed it meanwhile: then another process can lock a new one.
-            if os.path.samestat(os.fstat(file), path.stat()):
+            if os.path.samestat(os.fstat(file), path.lstat()):
+                if not _is_ours(file):
+                    raise _ForeignFileError
                 os.ftruncate(file, 0)
-                os.write(file, json.dumps(_holder(what)).encode())
+                os.pwrite(file, json.dumps(_holder(what)).encode(), 0)
                 return file
+        except _ForeignFileError:
+            os.close(file)
+            raise InputError(_foreign(path)) from None
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -119,6 +136,26 @@ def _lock(folder: Path, what: str) -> int | None:
                 raise InputError(message) from None
             time.sleep(0.05)
         os.close(file)
+
+
+class _ForeignFileError(Exception):
+    """The file at a lock's place is not a lock of ours."""
+
+
+def _is_ours(file: int) -> bool:
+    """True if an open file is empty, as a process that was killed may leave it, or names the holder of a lock."""
+    content = os.pread(file, 4096, 0)
+    try:
+        return not content or json.loads(content).keys() >= {"command", "pid"}
+    except (ValueError, AttributeError):
+        return False
+
+
+def _foreign(path: Path) -> str:
+    return (
+        f"{path} is not a lock of medunlearn, which needs that name and writes over no file of others. Move it "
+        "away, or give another --out."
+    )
 
 
 def _holder(what: str) -> dict[str, object]:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+BUILD = "build.json"
+"""Record of a build that asks a language model, or writes files besides the benchmark's tables."""
+RECORDS = (
+    "run.json",
+    "benchmark.yaml",
+    BUILD,
+    "statement.dsse.json",
+    "config.json",
+    "adapter_config.json",
+    "delta.json",
+)
+"""Files that describe the others of their folder: of a run, benchmark, case or model."""
 
 
 @contextmanager
@@ -49,12 +62,15 @@ def atomic_files(*paths: Path) -> Iterator[list[Path]]:
         for path, part in parts.items():
             make_folder(path.parent)
             _clean(path.parent, os.getpid())
-            part.touch(mode=0o600)
+            _create(part)
         yield [*parts.values()]
         for part in parts.values():
-            part.chmod(0o600)  # a writer may have put a file of its own there
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
+            handle = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.fchmod(handle, 0o600)  # a writer may have put a file of its own there
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         for path, part in parts.items():
             part.replace(path)
     except BaseException as error:
@@ -71,6 +87,42 @@ def atomic_files(*paths: Path) -> Iterator[list[Path]]:
         if refused is None:
             raise
         raise refused from error
+
+
+def _create(part: Path) -> None:
+    """Create an empty file of our own; whatever had the name of a part, such as a link, is removed first."""
+    with suppress(FileNotFoundError):
+        part.unlink()
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+
+
+def refuse_existing(*paths: Path, why: str = "no file is written over", overwrite: bool | None = None) -> None:
+    """Refuse to write over a file that a user named; checked before the work begins.
+
+    Args:
+        overwrite: whether a regular file may be replaced, which is no part of a benchmark, run, case or model; None
+            for a command that has no such flag.
+
+    Raises:
+        InputError: something has that name.
+    """
+    for path in filter(os.path.lexists, paths):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; --out is the file to write.")
+        if not overwrite:
+            more = "" if overwrite is None else " --overwrite replaces it."
+            raise InputError(f"{path} exists, and {why}. Choose another --out.{more}")
+        if path.is_symlink() or not path.is_file():
+            raise InputError(
+                f"{path} is a link or a device, which --overwrite does not replace: choose another --out."
+            )
+        folder = path.absolute().parent
+        for record in (place / name for place in (folder, folder.parent) for name in RECORDS):
+            if os.path.lexists(record):
+                raise InputError(
+                    f"{path} lies in a folder that {record} describes, and --overwrite replaces nothing there. "
+                    "Choose another --out."
+                )
 
 
 def _last_begun(parts: Mapping[Path, Path]) -> Path:
@@ -109,11 +161,18 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
     Native libraries wrap the system's error in their own types and messages, so the error number is checked first
     and the text second.
     """
-    number = getattr(error, "errno", None)
     text = str(error)
-    full = ("No space left", "os error 28", "Disk quota exceeded")
-    if number in _FULL or any(words in text for words in full):
+    said = re.search(r"os error (\d+)|\[errno (\d+)\]", text)
+    number = getattr(error, "errno", None) or (int(said[1] or said[2]) if said else None)
+    if number in _FULL or any(words in text for words in ("No space left", "Disk quota exceeded")):
         return StorageError(f"The disk is full: {path} was not written. Free some space and run it again.")
+    if number == errno.EFBIG:
+        return StorageError(
+            f"{path} was not written: it is larger than this process may write. Raise the limit (ulimit -f "
+            "unlimited) and run it again."
+        )
+    if number in (errno.EROFS, errno.EIO) and not isinstance(error, OSError):
+        return StorageError(f"Cannot write {path}: {os.strerror(number)}.")
     if isinstance(error, OSError):
         return StorageError(f"Cannot write {path}: {error.strerror or error}.")
     return None
@@ -132,7 +191,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -140,8 +199,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as the bytes of a JSON file."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    """A value as the bytes of a JSON file; half a character, as of a file name that is not UTF-8, is escaped."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
 
 
 def read_json(path: Path) -> Any:
@@ -186,7 +245,9 @@ def read_table(
         BenchmarkError: the file is missing, cut off, or has other columns.
     """
     try:
-        table = pq.ParquetFile(regular_file(path, BenchmarkError)).read()
+        with pq.ParquetFile(regular_file(path, BenchmarkError)) as file:
+            refuse_large(file, path, BenchmarkError)
+            table = file.read()
         rows: list[dict[str, Any]] = table.to_pylist()
     except FileNotFoundError:
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
@@ -199,6 +260,26 @@ def read_table(
         extra = [field for field in optional or () if field.name in table.schema.names]
         _check_columns(path, table.schema, pa.schema([*schema, *extra]))
     return rows
+
+
+MOST_ROWS, MOST_CELLS = 5_000_000, 1_000_000_000
+"""Rows that are read one by one, twice those of the largest public collections of notes; values of a table."""
+
+
+def refuse_large(
+    file: pq.ParquetFile, path: Path, error: type[InputError] = InputError, most_rows: int = MOST_ROWS
+) -> None:
+    """Refuse a Parquet file that says it has more rows or values than are read: a small file can have billions.
+
+    Raises:
+        InputError: it has; of the type ``error``.
+    """
+    rows, columns = file.metadata.num_rows, file.metadata.num_columns
+    if rows > most_rows or rows * columns > MOST_CELLS:
+        raise error(
+            f"{path} has {rows:,} rows of {columns:,} columns; at most {most_rows:,} rows and {MOST_CELLS:,} "
+            "values are read. Is it the right file? If so, split it."
+        )
 
 
 def write_frame(path: Path, table: pd.DataFrame, **how: Any) -> None:
@@ -229,7 +310,9 @@ def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataF
     if not path.exists():
         raise InputError(f"{path} is missing. {remedy}")
     try:
-        table = pd.read_parquet(regular_file(path), **how)
+        with pq.ParquetFile(regular_file(path)) as file:
+            refuse_large(file, path, InputError, MOST_CELLS)
+        table = pd.read_parquet(path, **how)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}). It is truncated or broken. {remedy}"

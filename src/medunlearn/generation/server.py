@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from medunlearn.data.refusals import REFUSED
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.generation.decodings import Decoding
 from medunlearn.llm import Budget, Client, Decision, Message, Outcome, ReplyDetails, Request, ServerSettings, Store
@@ -15,6 +17,17 @@ from medunlearn.seeds import stable_seed
 STORE_EVERY = 32
 ENDED = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
 """Reasons of servers for an answer that the model ended itself."""
+Fields = Mapping[str, tuple[Any, ...]]
+NEUTRAL: Fields = {
+    "top_k": (0, -1), "top_p": (1.0,), "min_p": (0.0,), "typical_p": (1.0,), "xtc_probability": (0.0,),
+    "repeat_penalty": (1.0,), "repetition_penalty": (1.0,), "frequency_penalty": (0.0,), "presence_penalty": (0.0,),
+    "dry_multiplier": (0.0,), "dynatemp_range": (0.0,), "mirostat": (0,),
+}  # fmt: skip
+"""Every setting that shapes a distribution, with the values that switch it off, by the servers' own names.
+
+A server has defaults for what a request leaves out: llama.cpp cuts at top_k 40, top_p 0.95 and min_p 0.05,
+llama-cpp-python has a repeat_penalty of 1.1 even under greedy decoding. Servers differ in the number for no top-k.
+"""
 TOP_K, TOP_P = "top_k", "top_p"
 """The fields of both; top-k is not a part of OpenAI's protocol, but of the servers that run open models."""
 
@@ -88,12 +101,16 @@ def continue_on_server(
             advance(len(prompts) * len(many) - len(pending))
             limits = {TOP_K: decoding.top_k, TOP_P: decoding.top_p}
             extra = {**settings.extra, **{name: value for name, value in limits.items() if value}}
+            fields = {name: values for name, values in NEUTRAL.items() if name not in extra}
             requests = (
-                _request(name, prompt, sample, decoding, seed, max_new_tokens)
+                _request(name, prompt, sample, decoding, seed, max_new_tokens, fields)
                 for name, (prompt, sample) in pending.items()
             )
             with Client(
-                settings.model_copy(update={"extra": extra}), decision, store=answers, budget=budget
+                settings.model_copy(update={"extra": extra, "corrections": 0}),
+                decision,
+                store=answers,
+                budget=budget,
             ) as client:
                 for batch in _batches(client.stream(requests, quiet=True)):
                     good = [outcome for outcome in batch if outcome.status == "answered"]
@@ -106,7 +123,9 @@ def continue_on_server(
                     for outcome in batch:
                         if outcome.status != "answered":
                             prompt, sample = pending[outcome.id]
-                            reasons[prompt.key, decoding.name, sample] = outcome.reason or outcome.status
+                            refused = outcome.status == "refused"
+                            reason = REFUSED if refused else outcome.reason or outcome.status
+                            reasons[prompt.key, decoding.name, sample] = reason
                             counts[outcome.status] += 1
                             permanent |= outcome.permanent
                     advance(len(batch))
@@ -131,7 +150,9 @@ def _response(key: tuple[str, str, int], outcome: Outcome, tokens: tuple[int, ..
     )
 
 
-def _request(name: str, prompt: ServerPrompt, sample: int, decoding: Decoding, seed: int, most: int) -> Request:
+def _request(
+    name: str, prompt: ServerPrompt, sample: int, decoding: Decoding, seed: int, most: int, fields: Fields
+) -> Request:
     request_seed = stable_seed("audit decoding", seed, decoding.name, prompt.key, sample) % 2**31
     return Request(
         name,
@@ -139,6 +160,7 @@ def _request(name: str, prompt: ServerPrompt, sample: int, decoding: Decoding, s
         temperature=decoding.temperature if decoding.temperature is not None else 0.0,
         max_tokens=most,
         seed=request_seed if decoding.draws else None,
+        fields=fields,
         prompt_version="audit/1",
         identifiers=prompt.identifiers,
     )

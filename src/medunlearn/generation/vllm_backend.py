@@ -25,6 +25,7 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import GREEDY, Decoding
 from medunlearn.models.folders import DTYPES, Weights, adapter_base, chain, is_adapter, model_identity
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.loading import from_pretrained
 from medunlearn.models.low_rank import A, B, LowRank, read_low_rank
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.scoring import AnswerScore
@@ -179,13 +180,14 @@ def load_vllm(source: str | Path, *, weights: Weights) -> LanguageModel:
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    config = AutoConfig.from_pretrained(root)
+    config = from_pretrained(AutoConfig, root)
     if hasattr(config, "vision_config"):
         raise InputError(f"{source} takes images, which --backend vllm does not support. Leave --backend out.")
     engine = _engine(vllm, root, weights, adapter)
     request = None if adapter is None else _request(engine, folder, adapter.source)
     # What is asked of a model besides passes: its configuration, and the tokens that end its answers.
-    settings = GenerationConfig.from_pretrained(root) if (Path(root) / "generation_config.json").exists() else None
+    has_settings = (Path(root) / "generation_config.json").exists()
+    settings = from_pretrained(GenerationConfig, root) if has_settings else None
     model = SimpleNamespace(config=config, generation_config=settings, eval=lambda: None)
     description = DESCRIPTION.format(getattr(vllm, "__version__", ""))
     return LanguageModel(model, tokenizer, str(source), engine=Served(engine, request, description))

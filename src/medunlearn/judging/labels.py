@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medunlearn.data.escaping import csv_text, unescape_formula
-from medunlearn.data.storage import write_text
-from medunlearn.errors import InputError, SourceError, unknown_name
+from medunlearn.data.storage import refuse_existing, write_text
+from medunlearn.errors import SourceError, unknown_name
 from medunlearn.input_files import regular_file
 
 REQUIRED = ("case_id", "label")
@@ -51,7 +51,7 @@ class LabelSheet:
         Raises:
             InputError: the file exists.
         """
-        refuse_existing(path)
+        refuse_existing(path, why="it may contain labels")
         write_text(path, self.text(rows))
 
     def read(self, paths: Sequence[Path], case_ids: Iterable[str]) -> dict[str, str]:
@@ -102,17 +102,6 @@ class LabelSheet:
                     problems.append(f"{case} has another {self.label_column} already")
             refuse_problems(path, problems)
         return people
-
-
-def refuse_existing(*paths: Path) -> None:
-    """Refuse to overwrite a sheet.
-
-    Raises:
-        InputError: one exists.
-    """
-    for path in paths:
-        if path.exists():
-            raise InputError(f"{path} exists, and may contain labels. Choose another --out.")
 
 
 def refuse_problems(path: Path, problems: Sequence[str], most: int = 5) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.escaping import FORMULA
-from medunlearn.data.storage import sha256_of_json, write_text
-from medunlearn.judging.labels import refuse_existing
+from medunlearn.data.storage import refuse_existing, sha256_of_json, write_text
 from medunlearn.judging.tasks import JudgingCase, JudgingTask
 
 CSV, PAGE = "labels.csv", "annotate.html"
@@ -34,7 +33,7 @@ def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -
     Raises:
         InputError: one exists already, and may contain labels.
     """
-    refuse_existing(folder / CSV, folder / PAGE)
+    refuse_existing(folder / CSV, folder / PAGE, why="it may contain labels")
     write_text(folder / CSV, as_csv(task, cases))
     write_text(folder / PAGE, as_page(task, cases))
     return folder / CSV, folder / PAGE

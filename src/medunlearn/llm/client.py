@@ -103,7 +103,8 @@ class Client:
     def facts(self) -> dict[str, Any]:
         """Facts for a run's record: the guard's decision, the settings (without key), the usage."""
         settings = self.settings.model_dump(mode="json")
-        how = {"halted": self.halted, "permanent": self.permanent}
+        how: dict[str, Any] = {"halted": self.halted, "permanent": self.permanent}
+        how["fewest_in_flight"] = self._dispatcher.slots.fewest
         return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), **how}
 
     def provenance(self, what: str, prompt: str, prompt_sha256: str) -> Provenance:

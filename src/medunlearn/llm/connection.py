@@ -20,6 +20,7 @@ from typing import Any
 import certifi
 import httpx
 
+from medunlearn.llm.event_stream import EventStream, StreamError
 from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
 from medunlearn.llm.reply import Reply, read_reply
 from medunlearn.llm.requests import Message, Request
@@ -32,18 +33,38 @@ NOWHERE = "http://127.0.0.1:1/v1"
 """Stands for a server's address in a rehearsal, which opens no connection."""
 REHEARSAL_TRANSPORT = "medunlearn.judging.rehearsal:RehearsalTransport"
 """Loaded only for a rehearsal: it draws on the invented texts of :mod:`medunlearn.synthetic`."""
+EVENTS, EVENT_BYTES = "text/event-stream", 64
+"""Type of a streamed answer; a token of it may take so many times its bytes."""
+LONGEST_GAP = 120.0
+"""Seconds between two parts of a streamed answer, unless ``read_seconds`` says otherwise."""
+NO_ANSWER = "The server answered 200 with a body that is no answer (not JSON, or without choices)."
+MID_STREAM = "The server broke off its answer."
+_CHARGED: dict[str, Any] = {"again": True, "maybe_charged": True}
+
+
+class _GapError(httpx.ReadTimeout):
+    """A streamed answer that began and did not go on in time."""
 
 
 def body_of(
-    request: Request, messages: tuple[Message, ...], settings: ServerSettings, *, enforce: bool
+    request: Request,
+    messages: tuple[Message, ...],
+    settings: ServerSettings,
+    *,
+    enforce: bool,
+    refused: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """JSON body of a request.
 
     Args:
         messages: the conversation so far; empty for a text completion.
         enforce: let the server enforce the schema.
+        refused: field of the request -> number of its values that the server refused.
     """
     body: dict[str, Any] = {"model": settings.model, settings.limit_name: request.max_tokens, **settings.extra}
+    for name, values in request.fields.items():
+        if left := values[(refused or {}).get(name, 0) :]:
+            body[name] = left[0]
     optional: dict[str, Any] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -74,7 +95,7 @@ class Connection:
         self._settings, self._here = settings, on_this_machine
         self._secret = settings.api_key()
         headers = {
-            "accept": "application/json",
+            "accept": f"application/json, {EVENTS}",
             "accept-encoding": "identity",
             "user-agent": "medunlearn",
             "connection": "close",
@@ -106,30 +127,44 @@ class Connection:
             async with asyncio.timeout(self._settings.total_seconds):
                 status, headers, content = await self._post(url, json.dumps(body).encode(), sent)
         except httpx.ConnectTimeout:
-            limit = f"connect_seconds is {self._settings.connect_seconds:g}"
-            raise AttemptError(f"The server takes no connection in time ({limit}).", again=True) from None
+            limit = f"llm.connect_seconds is {self._settings.connect_seconds:g}"
+            reason = f"The server takes no connection in time ({limit})."
+            raise AttemptError(reason, again=True, overload=True) from None
         except (httpx.TimeoutException, TimeoutError) as error:
-            name = "read_seconds" if isinstance(error, httpx.ReadTimeout) and self._settings.read_seconds else ""
-            limit = f"{name or 'total_seconds'} is {getattr(self._settings, name or 'total_seconds'):g}"
-            reason = (
-                f"The server did not answer in time ({limit}). If it is slow, raise that, or lower concurrency "
-                f"({self._settings.concurrency})."
-            )
-            raise AttemptError(reason, again=True, maybe_charged=True) from None
-        except httpx.ConnectError:
+            raise self._late(error) from None
+        except httpx.ConnectError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                reason = (
+                    "The server's certificate is not trusted. Name the file of its authority in the environment "
+                    "variable SSL_CERT_FILE."
+                )
+                raise AttemptError(reason, ends_run=True, permanent=True) from None
             reason = "The server cannot be reached: is it running, and is base_url right?"
             raise AttemptError(reason, again=True) from None
         except httpx.RequestError as error:
             reason = f"Connection closed before the response was complete ({type(error).__name__})."
             raise AttemptError(reason, again=True, maybe_charged=True) from None
         if not 200 <= status < 300:
+            assert isinstance(content, bytes)  # only a success is streamed
             words = clean_words(_json_or_text(content), "\n".join(texts_of(body)), self._secret)
             raise fault_of_status(status, headers, words, self._settings.model)
         return self._reply(content, body)
 
+    def _late(self, error: Exception) -> AttemptError:
+        """The fault of an answer that did not come in time; names the setting."""
+        settings, name, seconds = self._settings, "total_seconds", self._settings.total_seconds
+        if isinstance(error, httpx.ReadTimeout) and (settings.read_seconds or isinstance(error, _GapError)):
+            name, seconds = "read_seconds", settings.read_seconds or LONGEST_GAP
+        what = "go on with its answer" if isinstance(error, _GapError) else "answer"
+        reason = (
+            f"The server did not {what} in time (llm.{name} is {seconds:g}). If it is slow, raise that, or lower "
+            f"llm.concurrency ({settings.concurrency})."
+        )
+        return AttemptError(reason, again=True, maybe_charged=True, overload=True)
+
     async def _post(
         self, url: httpx.URL, content: bytes, sent: Callable[[], None]
-    ) -> tuple[int, httpx.Headers, bytes]:
+    ) -> tuple[int, httpx.Headers, bytes | EventStream]:
         hosts = LOCALHOST if self._here and url.host == "localhost" else (url.host,)
         for host in hosts:
             # Host and certificate of https://localhost are those of the name, not of the number.
@@ -156,22 +191,51 @@ class Connection:
                 await response.aclose()
         raise AssertionError("there is always a host")
 
-    async def _content(self, response: httpx.Response) -> bytes:
+    async def _content(self, response: httpx.Response) -> bytes | EventStream:
+        """The whole body; of a streamed answer its reader."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise _unread_error("it is compressed, though that was not asked for")
-        content, most = bytearray(), self._settings.largest_answer_bytes
+        most = self._settings.largest_answer_bytes
+        if response.is_success and response.headers.get("content-type", "").startswith(EVENTS):
+            return await self._events(response, most)
+        content = bytearray()
         async for part in response.aiter_raw():
             content += part
             if len(content) > most:
-                raise _unread_error(f"it has more than {most} bytes (largest_answer_bytes)")
+                raise _unread_error(f"it has more than {most} bytes (llm.largest_answer_bytes)")
         return bytes(content)
 
-    def _reply(self, content: bytes, body: Mapping[str, Any]) -> Reply:
+    async def _events(self, response: httpx.Response, most: int) -> EventStream:
+        events, raw, parts = EventStream(), 0, response.aiter_raw()
+        gap = self._settings.read_seconds or LONGEST_GAP
+        while True:
+            try:
+                async with asyncio.timeout(gap):
+                    part = await anext(parts, None)
+            except (TimeoutError, httpx.ReadTimeout):
+                raise _GapError("no event in time") from None
+            if part is None:
+                return events
+            raw += len(part)
+            try:
+                events.feed(part)
+            except StreamError as error:
+                words = clean_words(_json_or_text(str(error).encode()), "", self._secret)
+                raise AttemptError(f'{MID_STREAM} The server says: "{words}"', **_CHARGED) from None
+            except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+                raise AttemptError(NO_ANSWER, **_CHARGED) from None
+            if max(events.size, raw // EVENT_BYTES) > most:
+                raise _unread_error(f"it has more than {most} bytes (llm.largest_answer_bytes)")
+
+    def _reply(self, content: bytes | EventStream, body: Mapping[str, Any]) -> Reply:
+        streamed = isinstance(content, EventStream)
         try:
-            return read_reply(json.loads(content), body, self._settings.price)
+            answer = content.answer() if isinstance(content, EventStream) else json.loads(content)
+            if answer is None:
+                raise AttemptError("The stream of the answer ended before it was complete.", **_CHARGED)
+            return read_reply(answer, body, self._settings.price, streamed=streamed)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError):
-            reason = "The server answered 200 with a body that is no answer (not JSON, or without choices)."
-            raise AttemptError(reason, again=True, maybe_charged=True) from None
+            raise AttemptError(NO_ANSWER, **_CHARGED) from None
 
 
 async def _body_stream(content: bytes, sent: Callable[[], None]) -> AsyncIterator[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,13 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from medunlearn.data.origins import is_rehearsal_model
 from medunlearn.llm.connection import Connection, body_of
 from medunlearn.llm.faults import AttemptError, backoff
+from medunlearn.llm.field_support import FieldSupport
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError, window_of
-from medunlearn.llm.reply import Reply, why_no_text
+from medunlearn.llm.reply import Reply, shortened, why_no_text
 from medunlearn.llm.requests import Message, Outcome, Request, Status
 from medunlearn.llm.server_settings import ServerSettings
+from medunlearn.llm.slots import Slots
 from medunlearn.llm.store import Store, StoredResponse
 from medunlearn.llm.structured import UnusableError, accept, opening_messages, with_correction
 from medunlearn.llm.usage import (
@@ -45,7 +48,8 @@ class Dispatcher:
         self.connection = Connection(settings, on_this_machine=decision.on_this_machine)
         account = window_of((decision.server, settings.api_key_env))
         self.limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute, window=account)
-        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._waiting_room = asyncio.Semaphore(settings.concurrency)
+        self.slots, self.fields = Slots(settings.concurrency), FieldSupport()
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()
         self.unenforced: set[str] = set()  # prompts whose schema the server refused
@@ -60,7 +64,7 @@ class Dispatcher:
     async def outcome(self, request: Request) -> Outcome:
         """The outcome of a request; failures are part of it and never raised."""
         key = request.key(self.settings.name, self.settings.extra)
-        async with self._slots, self._alone(key):
+        async with self._waiting_room, self._alone(key):
             if stored := stored_outcome(self.store, request, key, again=self._again):
                 return stored
             if reason := self._decision.why_not(request.text, request.identifiers) or self.halted:
@@ -109,6 +113,10 @@ def usable_outcome(request: Request, stored: StoredResponse) -> Outcome | None:
     return stored.outcome(request.id, value, stored=True) if stored.status == "answered" else None
 
 
+def _texts(request: Request, messages: tuple[Message, ...]) -> list[str]:
+    return [request.prompt] if isinstance(request.prompt, str) else [message.content for message in messages]
+
+
 class _Exchange:
     """One request in progress, with its usage."""
 
@@ -131,6 +139,8 @@ class _Exchange:
         reason = ""
         for _ in range(1 + self._settings.corrections):
             reply = await self._reply(messages)
+            if reason := shortened(reply.details.prompt_tokens, _texts(self._request, messages)):
+                raise AttemptError(reason, this_alone=True, permanent=True)
             if reply.refusal:
                 return self._finish(reply, "refused", "The model, or the server's filter, refused to answer.")
             if self._request.log_probs is not None and reply.log_probs is None:
@@ -159,16 +169,32 @@ class _Exchange:
 
     async def _attempt(self, messages: tuple[Message, ...]) -> Reply:
         enforce = self._settings.structured != "prompt" and self._schema_name not in self._dispatcher.unenforced
-        body = body_of(self._request, messages, self._settings, enforce=enforce)
+        support = self._dispatcher.fields
+        body = body_of(self._request, messages, self._settings, enforce=enforce, refused=support.refused)
+        body |= support.stream_fields(self._request)
         try:
             return await self._send(body)
         except AttemptError as fault:
+            if support.adapt(fault, self._request, body):
+                return await self._attempt(messages)
             if fault.refuses_schema and "response_format" in body:
                 self._dispatcher.unenforced.add(self._schema_name)
                 return await self._attempt(messages)
             if fault.again and fault.wait is not None:
                 self._pause(fault, fault.wait)
-            raise
+            if (bare := support.without(fault, self._request, body)) is None:
+                raise
+            return await self._send_bare(bare, fault)
+
+    async def _send_bare(self, body: dict[str, Any], fault: AttemptError) -> Reply:
+        """The reply to a request without optional fields; raises the first fault if that is refused too."""
+        try:
+            reply = await self._send(body)
+        except AttemptError:
+            self._dispatcher.fields.acquit()
+            raise fault from None
+        self._dispatcher.fields.refuse_all(self._request)
+        return reply
 
     def _pause(self, fault: AttemptError, wait: float) -> None:
         """Pause all requests until Retry-After has passed, unless that is too long."""
@@ -178,6 +204,22 @@ class _Exchange:
         self._dispatcher.limiter.pause(wait)
 
     async def _send(self, body: dict[str, Any]) -> Reply:
+        """One attempt in a slot, which gives way if the server is overloaded."""
+        dispatcher = self._dispatcher
+        async with dispatcher.slots.place() as began:
+            try:
+                reply = await self._send_counted(body)
+            except AttemptError as fault:
+                if fault.overload:
+                    dispatcher.slots.give_way(began)
+                raise
+            dispatcher.slots.answered()
+        if reply.streamed and reply.details.prompt_tokens is None:
+            # Only a count shows that a prompt was shortened on its way.
+            dispatcher.fields.stop_streams()
+        return reply
+
+    async def _send_counted(self, body: dict[str, Any]) -> Reply:
         """One attempt within rate limits and budget, counted whatever its result."""
         dispatcher, price = self._dispatcher, self._settings.price
         prompt, answer = most_prompt_tokens(body), self._request.max_tokens
@@ -220,11 +262,12 @@ class _Exchange:
     def _finish(self, reply: Reply, status: Status, reason: str, value: Any = None) -> Outcome:
         """Store the model's last reply and return the outcome."""
         request = self._request
+        details = replace(reply.details, refused_fields=self._dispatcher.fields.left_out(request))
         response = StoredResponse(
             self._key, status, reason, reply.text, reply.finish_reason, reply.log_probs,
             self._settings.name, reply.served_model, reply.system_fingerprint, request.prompt_version,
             request.temperature, request.sent_seed, request.sample, request.max_tokens, self._usage,
-            datetime.now(UTC).isoformat(timespec="seconds"), reply.details,
+            datetime.now(UTC).isoformat(timespec="seconds"), details,
         )  # fmt: skip
         store = self._dispatcher.store
         if store is not None and (there := store.put(response)) != response:

@@ -138,7 +138,8 @@ def read_address(base_url: str) -> httpx.URL:
     except (httpx.InvalidURL, ValueError) as error:
         raise InputError(f"The address of a server cannot be read: {error}. Write http://HOST:PORT/v1.") from None
     if url.scheme not in ("http", "https") or not url.host or not (port is None or 0 < port < 65536):
-        raise InputError(f"{base_url!r} is not a server address: write http://HOST:PORT/v1 or https://HOST/v1.")
+        shown = repr(base_url) if "://" in base_url else "The text given"  # it may be a key
+        raise InputError(f"{shown} is not a server address: write http://HOST:PORT/v1 or https://HOST/v1.")
     if not re.fullmatch(r"[A-Za-z0-9._:-]+", url.host):
         raise InputError(f"{base_url!r} is not a server address: {url.host!r} is neither a host name nor a number.")
     return url

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ from medunlearn.llm.requests import LogProbs, ReplyDetails
 from medunlearn.llm.usage import Usage, likely_tokens, texts_of, usage_of
 
 _TEXT_PARTS = ("text", "output_text")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
+_FEW_WORDS, _LEAST_SHARE = 16, 0.6
 _FILTERED = "content_filter"
 
 
@@ -25,9 +28,12 @@ class Reply:
     system_fingerprint: str
     log_probs: LogProbs | None = None
     details: ReplyDetails = field(default_factory=ReplyDetails)
+    streamed: bool = False
 
 
-def read_reply(answer: Mapping[str, Any], body: Mapping[str, Any], price: tuple[float, float] | None) -> Reply:
+def read_reply(
+    answer: Mapping[str, Any], body: Mapping[str, Any], price: tuple[float, float] | None, *, streamed: bool = False
+) -> Reply:
     """The reply in the JSON of an answer.
 
     Args:
@@ -61,6 +67,25 @@ def read_reply(answer: Mapping[str, Any], body: Mapping[str, Any], price: tuple[
             prompt_tokens=prompt or None,
             completion_tokens=completion,
         ),
+        streamed=streamed,
+    )
+
+
+def shortened(counted: int | None, texts: Sequence[str]) -> str:
+    """Why a prompt did not arrive whole: the server counted far fewer tokens than its words; empty if it may have.
+
+    A word takes at least a token, and four letters of a script without spaces at least one.
+
+    Args:
+        counted: tokens of the prompt by the server; None if it does not count.
+    """
+    least = sum(len(text.split()) + len(_UNSPACED.findall(text)) // 4 for text in texts)
+    if counted is None or least < _FEW_WORDS or counted >= _LEAST_SHARE * least:
+        return ""
+    return (
+        f"The prompt did not arrive whole: it has {least} words, and the server counted {counted} tokens of it. "
+        "Raise the server's context (llama.cpp: --ctx-size, divided by --parallel; Ollama: num_ctx; vLLM: "
+        "--max-model-len), or send shorter prompts."
     )
 
 

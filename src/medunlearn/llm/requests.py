@@ -39,6 +39,8 @@ class Request:
         log_probs: number of alternatives per token with log-probabilities; 0 for the chosen token only, None for
             none.
         echo: return the prompt's tokens with log-probabilities too; texts only.
+        fields: further fields, each with its values in order of preference. A field whose values the server
+            refuses is left out, and the outcome says so.
         prompt_version: name and version of the prompt.
         check: function from the answer (parsed if there is a schema) to an error, or None; not part of the key. A
             stored answer is checked again. It runs in the client's thread.
@@ -57,6 +59,7 @@ class Request:
     sample: int = 0
     log_probs: int | None = None
     echo: bool = False
+    fields: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     prompt_version: str = ""
     check: Callable[[Any], str | None] | None = field(default=None, repr=False, compare=False)
     identifiers: tuple[str, ...] | None = field(default=None, repr=False)
@@ -90,7 +93,8 @@ class Request:
         prompt = self.prompt if isinstance(self.prompt, str) else [[m.role, m.content] for m in self.prompt]
         sampling = [self.temperature, self.top_p, list(self.stop), self.max_tokens, self.sent_seed, self.sample]
         answer_form = [self.schema, self.log_probs, self.echo, self.prompt_version]
-        return sha256_of_json(["response", 1, model_name, dict(extra), prompt, sampling, answer_form])
+        fields = {**extra, **{name: list(values) for name, values in self.fields.items()}}
+        return sha256_of_json(["response", 1, model_name, fields, prompt, sampling, answer_form])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -15,9 +16,13 @@ from medunlearn.llm.guard import read_address
 NonNegative = Annotated[float, Field(ge=0)]
 _CLIENT_FIELDS = frozenset({
     "model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "seed", "response_format",
-    "n", "stream",
+    "n", "stream", "stream_options",
 })  # fmt: skip
 """Fields of a request that ``extra`` cannot set: its value would be lost, or the budget passed."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_KEY = re.compile(r"(sk|pk|hf|gsk|xai|ghp|AIza)[-_]?\w*\d|(?=.*\d)(?=.*[a-z])\w{20,}|[0-9a-fA-F]{16,}")
+_SECRET_FIELD = re.compile(r"(?i)api[-_]?key|authorization|password|secret|bearer|access[-_]?token")
+"""Names of request fields that hold a key; settings are recorded."""
 
 
 class ServerSettings(Settings):
@@ -26,18 +31,22 @@ class ServerSettings(Settings):
     """
 
     base_url: str = Field(
-        description="address of the server, with /v1: http://127.0.0.1:8000/v1; rehearsal: answers are drawn"
+        repr=False,
+        description="address of the server, with /v1: http://127.0.0.1:8000/v1; rehearsal: answers are drawn",
     )
     model: str = Field(min_length=1, description="name of the model on this server")
     model_name: str | None = Field(
         None, description="name of the model in the store, if servers use different names for it; none: model"
     )
-    api_key_env: str | None = Field(None, description="environment variable with the key; none: no key is sent")
+    api_key_env: str | None = Field(
+        None, repr=False, description="environment variable with the key; none: no key is sent"
+    )
     proxy: str | None = Field(
-        None, description="HTTP proxy to a server off this machine; the environment's is not used"
+        None, repr=False, description="HTTP proxy to a server off this machine; the environment's is not used"
     )
     extra: dict[str, Any] = Field(
         default_factory=dict,
+        repr=False,
         description="further request fields that this server supports (reasoning_effort, ...)",
     )
     structured: Literal["json_schema", "json_object", "prompt"] = Field(
@@ -53,7 +62,9 @@ class ServerSettings(Settings):
     tokens_per_minute: int | None = Field(None, ge=1, description="most tokens of the server in any 60 seconds")
     connect_seconds: float = Field(10.0, gt=0, description="seconds to wait for a connection")
     read_seconds: float | None = Field(
-        None, gt=0, description="seconds to wait for the next bytes; none: total_seconds, since answers come whole"
+        None,
+        gt=0,
+        description="seconds to wait for the next part of an answer; none: 120 in it, total_seconds before it",
     )
     total_seconds: float = Field(600.0, gt=0, description="seconds to wait for a whole answer")
     retries: int = Field(5, ge=0, description="retries of a request after a server or network failure")
@@ -86,6 +97,18 @@ class ServerSettings(Settings):
             read_address(str(value))
         return value
 
+    @field_validator("api_key_env")
+    @classmethod
+    def _name_of_a_variable(cls, value: str | None) -> str | None:
+        """Refuse a key in place of its variable's name, without showing it: settings are recorded and reported."""
+        is_name = value is None or value in os.environ or (_VARIABLE.fullmatch(value) and not _KEY.match(value))
+        if not is_name:
+            raise ValueError(
+                "give the name of the environment variable that holds the key, such as LLM_API_KEY. If this was "
+                "the key, which is not shown: export LLM_API_KEY=..., name that, and replace a key that others saw"
+            )
+        return value
+
     @property
     def rehearsed(self) -> bool:
         """True if no server is asked, and answers are drawn at random."""
@@ -96,6 +119,8 @@ class ServerSettings(Settings):
     def _further_fields_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
         if fields := sorted(_CLIENT_FIELDS & value.keys()):
             raise ValueError(f"medunlearn sets {', '.join(fields)} itself; leave it out of extra")
+        if fields := sorted(filter(_SECRET_FIELD.search, value)):
+            raise ValueError(f"{', '.join(fields)}: extra is recorded, and a key belongs in the environment")
         return value
 
     @model_validator(mode="after")
@@ -125,9 +150,10 @@ class ServerSettings(Settings):
         """
         if self.api_key_env is None:
             return None
-        setting_name, key = f"api_key_env={self.api_key_env!r}", os.environ.get(self.api_key_env, "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
+        # The name is not shown, since a key may stand in its place.
         if not key:
-            raise ConfigError([f"{setting_name}: the variable is not set. Export it, or leave it out."])
+            raise ConfigError(["api_key_env: no variable of that name is set. Export it, or leave it out."])
         if not (key.isascii() and key.isprintable()):
-            raise ConfigError([f"{setting_name}: its value is not printable ASCII. Export it again."])
+            raise ConfigError(["api_key_env: the variable's value is not printable ASCII. Export it again."])
         return key

@@ -165,7 +165,14 @@ def _run(measure: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
     lacking = [reasons_unscored(measure, item, tools) for item in items]
     ready = [item for item, reasons in zip(items, lacking, strict=True) if not reasons]
     scores = iter(_scores_of(measure, ready, tools))
-    return [Score.unscored("; ".join(reasons)) if reasons else next(scores) for reasons in lacking]
+    columns = [Score.unscored("; ".join(reasons)) if reasons else next(scores) for reasons in lacking]
+    return [_unless_cut(measure, item, own) for item, own in zip(items, columns, strict=True)]
+
+
+def _unless_cut(measure: Measure, item: Item, item_score: Score) -> Score:
+    """A score, unless a limit ended the response before what the measure reads."""
+    reason = measure.why_cut(item) if item.cut and item_score.value is not None else None
+    return item_score if reason is None else Score.unscored(reason)
 
 
 def _scores_of(measure: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:

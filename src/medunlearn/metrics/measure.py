@@ -77,6 +77,7 @@ class Item:
             texts: in audits the first 100 tokens.
         bart_starts: the first 100 tokens of both texts by BART's tokenizer.
         unanswered: reason for a missing response.
+        cut: a limit on tokens ended the response to an audit's probe before the model did.
         alternative_log_probs: like ``answer_log_probs``, for each of the question's options.
         answer_index: index of the right option.
         fact_ranks: ranks of the facts in the reference answer; for a record, of those in its text.
@@ -102,6 +103,7 @@ class Item:
     bart_starts: tuple[str, str] | None = None
     ends: bool = True
     unanswered: str | None = None
+    cut: bool = False
 
     def answered(self, response: Response) -> Item:
         """The item with a response, and the likelihoods that came with it."""
@@ -203,6 +205,9 @@ class Measure:
         source: paper, section or equation.
         range: least and greatest possible value, infinite without a bound; None if unknown.
         direction: the values that show more of what a model knows of the reference; None if unknown.
+        least_tokens: tokens that response and reference must have to be scored at all; 0: any number.
+        reads: tokens of both that it reads at most in an audit. A response that was cut before these, and before
+            the reference's end, is unscored; 0: as many as there are, so that a cut does not matter.
         variant: published implementation that it reproduces where that differs from ours, such as "TOFU's code"; ""
             for our own. A variant's name is the measure's, a dot and a suffix: ``truth_ratio.geometric``.
         score: all items at once -> one score per item, in order.
@@ -219,6 +224,14 @@ class Measure:
     variant: str = ""
     range: Range | None = None
     direction: Direction | None = None
+    least_tokens: int = 0
+    reads: int = 0
+
+    def why_cut(self, item: Item) -> str | None:
+        """Why a cut response is too short for this measure; None if it is not."""
+        if not item.cut or len(item.response_tokens or ()) >= min(self.reads, len(item.reference_tokens or ())):
+            return None
+        return f"the response was cut before the {self.reads} tokens that this reads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +247,7 @@ class PerItem:
 def question_items(
     questions: Sequence[Question],
     sides: Mapping[str, Side],
-    responses: Mapping[str, Response],
+    responses: Mapping[str, Response] | None,
     options: Mapping[str, LogProbs] | None = None,
     keywords: Mapping[str, Keywords] | None = None,
     ranks: Mapping[str, Sequence[FactRank]] | None = None,
@@ -246,7 +259,7 @@ def question_items(
     Args:
         sides: side of each record, by id.
         responses, options, keywords, ranks, reference_tokens: by question id.
-        reasons: why questions have no response; each question has one of the two.
+        reasons: why questions have no response; each question has one of the two, unless none was asked (None).
     """
     items = []
     for question in questions:
@@ -263,7 +276,7 @@ def question_items(
             fact_ranks=(ranks or {}).get(name),
             unanswered=(reasons or {}).get(name),
         )
-        items.append(item if item.unanswered else item.answered(responses[name]))
+        items.append(item if item.unanswered or responses is None else item.answered(responses[name]))
     return items
 
 

@@ -28,7 +28,7 @@ from medunlearn.metrics.text_similarity import RELEASED_CODE
 from medunlearn.metrics.verbatim import Tokens, longest_run, runs_of_at_least
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
-FIRST_IN_PLACE = 50
+FIRST_IN_PLACE, LEAST_RUN = 50, 30
 ORDER = 4
 NO_TOKEN = "the reference has no token"
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
@@ -197,6 +197,8 @@ def _run_measure(length: int) -> Measure:
         item_by_item=True,
         range=SHARE,
         direction="higher",
+        least_tokens=length,
+        reads=length,
     )
 
 
@@ -211,6 +213,7 @@ LONGEST_RUN = Measure(
     item_by_item=True,
     range=COUNT,
     direction="higher",
+    reads=LEAST_RUN,
 )
 PARTIAL_MATCH_50 = Measure(
     name="partial_match_50",
@@ -222,6 +225,8 @@ PARTIAL_MATCH_50 = Measure(
     item_by_item=True,
     range=SHARE,
     direction="higher",
+    least_tokens=FIRST_IN_PLACE,
+    reads=FIRST_IN_PLACE,
 )
 EXTRACTION_STRENGTH = Measure(
     name="extraction_strength",
@@ -244,6 +249,7 @@ BLEU = Measure(
     item_by_item=True,
     range=SHARE,
     direction="higher",
+    reads=FIRST,
 )
 RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
     replace(
@@ -253,6 +259,8 @@ RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
         meaning=f"{measure.meaning}; a shorter reference counts as not memorized",
         variant=RELEASED_CODE,
         score=OfTokens(partial(_runs, length=length, short_is_zero=True)),
+        least_tokens=0,
+        reads=0,
     )
     for measure, length in ((RUN_30, 30), (RUN_50, 50))
 )

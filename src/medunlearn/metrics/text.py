@@ -11,7 +11,7 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import cpdist
 
-from medunlearn.metrics.measure import SHARE, Item, Measure, PerItem, Score, Tools
+from medunlearn.metrics.measure import FIRST, SHARE, Item, Measure, PerItem, Score, Tools
 from medunlearn.metrics.ngrams import token_entropies
 from medunlearn.metrics.words import StemNumbers, plain_words, rouge_tokens, stem_sequences, unicode_sequences
 
@@ -126,6 +126,7 @@ ROUGE_L = Measure(
     item_by_item=True,
     range=SHARE,
     direction="higher",
+    reads=FIRST,
 )
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from medunlearn.data.storage import read_json
 from medunlearn.errors import ModelError, first_line
-from medunlearn.models.folders import ADAPTER_TENSORS
+from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS
+from medunlearn.models.loading import from_pretrained
 from medunlearn.models.pretrained import LOADING_ERRORS
+from medunlearn.template_process import match_patterns
 
 MERGED = {4: 1e-3, 2: 0.1}
 """Bytes of a weight -> largest change of a logit in a merge, as a share of the largest logit. A merge rounds."""
@@ -35,6 +40,7 @@ def merge_adapter(model: Any, folder: Path, tokenizer: Any | None) -> Any:
     from peft import PeftModel
 
     _refuse_prompts(folder)
+    _refuse_slow_patterns(folder, [name for name, _ in model.named_modules()])
     _resize(model, folder, tokenizer)
     try:
         with warnings.catch_warnings():
@@ -44,7 +50,7 @@ def merge_adapter(model: Any, folder: Path, tokenizer: Any | None) -> Any:
             warnings.filterwarnings("ignore", message=".*tie_word_embeddings", category=UserWarning)
             # It only warns where the file lacks what the base asks for, and goes on with the bare base.
             warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
-            adapted = PeftModel.from_pretrained(model, folder)
+            adapted = from_pretrained(PeftModel, folder, model)
             separate_embeddings(adapted)
             unmerged = sample_logits(adapted)
             merged = adapted.merge_and_unload()
@@ -112,7 +118,7 @@ def _refuse_prompts(folder: Path) -> None:
     from peft import PeftConfig
 
     try:
-        config = PeftConfig.from_pretrained(folder)
+        config = from_pretrained(PeftConfig, folder)
     except LOADING_ERRORS as error:
         raise ModelError(f"Adapter {folder} does not fit its base: {first_line(error)}") from error
     kind = str(getattr(config.peft_type, "value", config.peft_type))
@@ -121,6 +127,29 @@ def _refuse_prompts(folder: Path) -> None:
             f"Adapter {folder} is of the kind {kind}: it puts learned vectors before every input and changes no "
             "weights, so there is nothing to unlearn in. Give a LoRA adapter, or the base itself."
         )
+
+
+def _refuse_slow_patterns(folder: Path, modules: list[str]) -> None:
+    """Refuse patterns of an adapter that take too long to match, before PEFT matches them with each module's name.
+
+    Raises:
+        InputError: they backtrack too long.
+        ModelError: one is no pattern.
+    """
+    config = read_json(folder / ADAPTER)
+    config = config if isinstance(config, dict) else {}
+    whole = [config.get(key) for key in ("target_modules", "exclude_modules")]
+    layers = config.get("layers_pattern") or []
+    patterns = [pattern for pattern in whole if isinstance(pattern, str)]
+    patterns += [rf".*\.{part}\.(\d+)\..*" for part in ([layers] if isinstance(layers, str) else layers)]
+    for key in ("rank_pattern", "alpha_pattern"):
+        patterns += [rf"(.*\.)?({part})" for part in config.get(key) or ()]
+    if all(re.fullmatch(r"[\w.-]*", pattern) for pattern in patterns):
+        return
+    try:
+        match_patterns(f"A pattern in {folder / ADAPTER}", patterns, modules)
+    except TemplateError as error:
+        raise ModelError(f"{folder / ADAPTER} has a wrong pattern: {first_line(error)}.") from error
 
 
 def _resize(model: Any, folder: Path, tokenizer: Any | None) -> None:

@@ -7,24 +7,29 @@ is frozen at :data:`TODAY`, so that a model gives the same numbers every day.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
-from types import SimpleNamespace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
 
+from medunlearn.errors import ModelError, first_line
+from medunlearn.template_process import chat_templates_apart
+
 Opening = Literal["prompt", "turn"]
 """Text before an answer: the template's generation prompt, or its text before the answer of an answered turn."""
+CHAT = (
+    "{% for message in messages %}<|begin|>{{ message['role'] }}\n{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant\n{% endif %}"
+)
+"""Template of the tiny model, which is rendered in this process."""
 TODAY = "2024-07-26"
 """The date that templates with a clock are rendered on."""
 _CLOCK = "strftime_now"
 _THOUGHT_ENDS = ("</think>", "</thinking>")
 _QUESTION, _ANSWER = "\ue000", "\ue001"
-_REFUSED = (TypeError, ValueError, KeyError, TemplateError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,30 +88,34 @@ def fill_template(
 
     Args:
         today: ISO date for templates with a clock; None: :data:`TODAY`.
+
+    Raises:
+        ModelError: the template refuses the message, or is wrong.
+        InputError: it takes too long, too much memory, or makes too long a text.
     """
     messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if answer is not None:
         messages.append({"role": "assistant", "content": answer})
-    with _frozen(today or TODAY) if _asks_clock(tokenizer) else nullcontext():
-        text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=answer is None, tokenize=False)
+    date = (today or TODAY) if _asks_clock(tokenizer) else None
+    try:
+        is_ours = tokenizer.chat_template == CHAT
+        with nullcontext() if is_ours else chat_templates_apart(_name(tokenizer), date):
+            asks = answer is None
+            text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=asks, tokenize=False)
+    except (TypeError, ValueError, KeyError, TemplateError) as error:
+        raise ModelError(
+            f"{_name(tokenizer)} cannot be filled in: {first_line(error)}. Correct it, or choose --template plain."
+        ) from error
     return text
+
+
+def _name(tokenizer: Any) -> str:
+    folder = getattr(tokenizer, "name_or_path", None)
+    return f"The chat template of {folder}" if folder else "The chat template"
 
 
 def _asks_clock(tokenizer: Any) -> bool:
     return _CLOCK in str(getattr(tokenizer, "chat_template", ""))
-
-
-@contextmanager
-def _frozen(today: str) -> Iterator[None]:
-    """Context in which transformers' templates see this date; a template's variables may not hide its functions."""
-    from transformers.utils import chat_template_utils
-
-    module: Any = chat_template_utils
-    usual, module.datetime = module.datetime, SimpleNamespace(now=lambda: datetime.fromisoformat(today))
-    try:
-        yield
-    finally:
-        module.datetime = usual
 
 
 def answer_text(tokenizer: Any, tokens: Sequence[int]) -> str:
@@ -135,7 +144,7 @@ def has_clock(tokenizer: Any) -> bool:
         return False
     try:
         return fill_template(tokenizer, _QUESTION) != fill_template(tokenizer, _QUESTION, today="1999-12-31")
-    except _REFUSED:
+    except ModelError:
         return False
 
 
@@ -143,7 +152,7 @@ def _turn(tokenizer: Any) -> Turn:
     try:
         asked = fill_template(tokenizer, _QUESTION)
         answered = fill_template(tokenizer, _QUESTION, answer=_ANSWER)
-    except _REFUSED:
+    except ModelError:
         return Turn()
     start, found, prompt = asked.partition(_QUESTION)
     before, answer, after = answered.partition(_ANSWER)

@@ -17,6 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from medunlearn.errors import ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
+from medunlearn.models.loading import from_pretrained
 from medunlearn.models.pretrained import LOADING_ERRORS, pick_device, refuse_missing
 
 BATCH = 64
@@ -94,8 +95,8 @@ def load_pretrained(source: str, cls: Any, device: str, kind: str = "Encoder") -
     if not Path(source).is_dir():
         go_offline_if_unreachable()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        model, loaded = cls.from_pretrained(source, use_safetensors=True, output_loading_info=True)
+        tokenizer = from_pretrained(AutoTokenizer, source)
+        model, loaded = from_pretrained(cls, source, use_safetensors=True, output_loading_info=True)
     except LOADING_ERRORS as error:
         raise ModelError(f"{kind} {source} cannot be loaded: {first_line(error)}") from error
     # Sentence vectors are means of states: the pooler, which many encoders come without, is not used for them.

@@ -28,6 +28,8 @@ from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.storage import read_json, sha256_of, sha256_of_json
 from medunlearn.errors import InputError, ModelError
 from medunlearn.input_files import path_inside, regular_file
+from medunlearn.models.limits import refuse_oversized
+from medunlearn.models.loading import cached_file
 from medunlearn.models.model_files import RULE, RULE_1, covered_files, is_weights_or_code
 from medunlearn.models.packaged import PACKAGED, packaged_folder
 
@@ -249,7 +251,8 @@ def refuse_irregular(folder: Path) -> None:
 
     Raises:
         ModelError: a file that its fingerprint covers is a FIFO, a device, a link to a folder or a broken link, or
-            a file that libraries open by name is a folder; or an index names weights outside of the folder.
+            a file that libraries open by name is a folder; an index names weights outside of the folder; or a size
+            is beyond :mod:`medunlearn.models.limits`.
     """
     named = (folder / name for name in (*RULE_1, MANIFEST))
     for path in (*named, *folder.glob("*.safetensors"), *covered_files(folder).values()):
@@ -259,6 +262,7 @@ def refuse_irregular(folder: Path) -> None:
         shards = content.get("weight_map") if isinstance(content, dict) else None
         for name in {*shards.values()} if isinstance(shards, dict) else ():
             path_inside(folder, str(name), index, ModelError)
+    refuse_oversized(folder)
 
 
 def where(folder: Path) -> dict[str, Path]:
@@ -457,22 +461,6 @@ def local_folder(model: str | Path) -> Path | None:
 def record_folder(folder: Path) -> Path:
     """The run of a model folder inside a run; any other folder itself."""
     return folder.parent if folder.name == MODEL and (folder.parent / RECORD).exists() else folder
-
-
-def is_hub_id(source: str) -> bool:
-    """True if a text has the form of a hub id, ``org/name``, and not of a path."""
-    return not Path(source).is_absolute() and not source.startswith((".", "~")) and source.count("/") == 1
-
-
-def cached_file(hub_id: str, name: str) -> Path | None:
-    """A file of a hub model in this machine's cache; None if it is not there."""
-    from huggingface_hub import try_to_load_from_cache
-
-    try:
-        path = try_to_load_from_cache(hub_id, name) if is_hub_id(hub_id) else None
-    except ValueError:  # it has not the form of an id
-        return None
-    return Path(path) if isinstance(path, str) else None
 
 
 def is_model(model: str, identity: str, oldest_rule: int = 1) -> bool:

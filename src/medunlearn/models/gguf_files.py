@@ -14,6 +14,7 @@ from typing import Any
 
 from medunlearn.data.storage import make_folder, read_json, sha256_of, write_json
 from medunlearn.errors import InputError, ModelError, first_line
+from medunlearn.models.loading import from_pretrained
 
 SUFFIX, RECORD = ".gguf", "gguf.json"
 _MAGIC = b"GGUF"
@@ -69,17 +70,14 @@ def folder_of_gguf(file: Path, where: Path) -> Path:
 
 
 def _convert(file: Path, folder: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
-            model = AutoModelForCausalLM.from_pretrained(
-                file.parent, gguf_file=file.name, dtype="float32", trust_remote_code=False
-            )
+            tokenizer = from_pretrained("AutoTokenizer", file.parent, gguf_file=file.name)
+            model = from_pretrained("AutoModelForCausalLM", file.parent, gguf_file=file.name, dtype="float32")
     except Exception as error:  # libraries raise errors of their own, and a broken file any
         raise ModelError(
             f"{file} cannot be read: {first_line(error)} transformers reads GGUF files of some architectures. Give "

@@ -128,7 +128,8 @@ def refuse_broken(models: Mapping[str, Sequence[str]], *, allowed: bool = False)
     if broken and not allowed:
         raise ModelError(
             f"{' '.join(banner(broken))} Train it again with a smaller learning rate, copy it again, or use "
-            "another template. Its answers are stored; --allow-broken shows its numbers with a warning."
+            "another template; before a server, look whether a filter answers in its place. Its answers are "
+            "stored; --allow-broken shows its numbers with a warning."
         )
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from medunlearn.models.chat import CHAT
 from medunlearn.models.folders import adapter_base, chain, is_adapter, local_folder
-from medunlearn.models.tiny import BEGIN, CHAT, fit_tokenizer
+from medunlearn.models.tiny import BEGIN, fit_tokenizer
+from medunlearn.template_process import render_prompt
 
 LETTERS_A_TOKEN = 4
 """Of a tokenizer that is not on this machine."""
@@ -92,9 +92,10 @@ class LightTokenizer:
     def apply_chat_template(self, messages: list[dict[str, Any]], **options: Any) -> str:
         """The messages as text; their contents alone if the template cannot be rendered."""
         try:
-            template = _environment().from_string(self.chat_template or "")
             asks = options.get("add_generation_prompt", True)
-            return template.render(messages=messages, add_generation_prompt=asks, **self._special)
+            fields = {"messages": messages, "add_generation_prompt": asks, **self._special}
+            options_of_chats = ("trim_blocks", "lstrip_blocks")
+            return render_prompt("The chat template", self.chat_template or "", options_of_chats, fields)
         except (TemplateError, TypeError, ValueError):
             return "".join(f"{message['content']}\n\n" for message in messages)
 
@@ -103,8 +104,3 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
     tokens = {name: config.get(name) for name in ("bos_token", "eos_token", "pad_token")}
     shown = {name: token.get("content") if isinstance(token, dict) else token for name, token in tokens.items()}
     return {name: token for name, token in shown.items() if isinstance(token, str)}
-
-
-@lru_cache(maxsize=1)
-def _environment() -> ImmutableSandboxedEnvironment:
-    return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)

@@ -33,18 +33,24 @@ from medunlearn.models.folders import (
     chain,
     check_weights,
     is_adapter,
-    is_hub_id,
     refuse_irregular,
 )
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
 from medunlearn.models.load_probe import check_tokens, settle_ties
+from medunlearn.models.loading import from_pretrained, is_hub_id
 from medunlearn.models.low_rank import read_low_rank
 from medunlearn.models.memo import TextMemo, tokens_of
-from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder, pick_device, refuse_missing
+from medunlearn.models.pretrained import (
+    LOADING_ERRORS,
+    check_model_folder,
+    pick_device,
+    refuse_missing,
+)
 from medunlearn.models.rope import make_independent_of_batches
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.models.shared_base import SharedBase
 from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
+from medunlearn.models.threads import settle_threads
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
@@ -183,6 +189,7 @@ def load_model(
         loaded = loader.adapted(Path(source), allow_broken)
     else:
         loaded = loader.plain(source, without_layers, shared)
+    settle_threads(loaded.model)
     if loaded.layers is not None:
         return loaded
     loaded.problems = weight_problems(loaded.model, loaded.tokenizer)
@@ -203,7 +210,7 @@ class _ModelLoader:
         """A LoRA adapter merged into its base; with the adapter's own tokenizer if it has one."""
         refuse_irregular(folder)
         base = load_model(adapter_base(folder), **vars(self), allow_broken=allow_broken)
-        own = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else None
+        own = from_pretrained(AutoTokenizer, folder) if (folder / "tokenizer.json").exists() else None
         model, tokenizer = merge_adapter(base.model, folder, own), own or base.tokenizer
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -260,8 +267,8 @@ class _ModelLoader:
             without_layers: deltas to apply when its layers are read from disk; None: the whole model is loaded.
         """
         try:
-            tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=self.trust_remote_code)
-            config = AutoConfig.from_pretrained(root, trust_remote_code=self.trust_remote_code)
+            tokenizer = from_pretrained(AutoTokenizer, root, trust_remote_code=self.trust_remote_code)
+            config = from_pretrained(AutoConfig, root, trust_remote_code=self.trust_remote_code)
             family, kind = family_of(config), _DTYPES[weights]
             auto_class: Any = AutoModelForImageTextToText if family else AutoModelForCausalLM
             parts: tuple[Any, list[str], StoredLayers | None] | None = None
@@ -269,7 +276,8 @@ class _ModelLoader:
             if without_layers is not None and not quantized:
                 parts = load_without_layers(auto_class, root, without_layers, config, kind, self.trust_remote_code)
             if parts is None:
-                model, info = auto_class.from_pretrained(
+                model, info = from_pretrained(
+                    auto_class,
                     root,
                     dtype=kind,
                     use_safetensors=True,
@@ -312,7 +320,7 @@ def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, imag
     """Image input of a model; changes its embedding to look up images."""
     try:
         # Without torchvision, which not every installation of torch has beside it.
-        processor = AutoImageProcessor.from_pretrained(root, backend="pil")
+        processor = from_pretrained(AutoImageProcessor, root, backend="pil")
     except LOADING_ERRORS as error:
         raise ModelError(
             f"{root} is a {family.title} model without an image processor (preprocessor_config.json): "

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
-from medunlearn.data.leftovers import is_leftover
+from medunlearn.data.leftovers import is_passed_over
 
 RULE: Literal[2] = 2
 """Rule by which fingerprints are made now."""
@@ -74,7 +74,7 @@ def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
     names = []
     for place, folders, files in os.walk(folder):
         links = [name for name in folders if Path(place, name).is_symlink()]
-        names += [Path(place, name) for name in (*files, *links) if not is_leftover(Path(name))]
+        names += [Path(place, name) for name in (*files, *links) if not is_passed_over(Path(name))]
     yield from sorted((path.relative_to(folder).as_posix(), path) for path in names)
 
 

@@ -22,11 +22,11 @@ from medunlearn.models.folders import (
     adapter_base,
     is_adapter,
     is_delta,
-    is_hub_id,
     model_folder,
     record_folder,
     refuse_irregular,
 )
+from medunlearn.models.loading import is_hub_id
 from medunlearn.models.packaged import PACKAGED, packaged_folder
 from medunlearn.models.pretrained import check_model_folder
 from medunlearn.progress import progress

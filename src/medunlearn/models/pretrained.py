@@ -1,4 +1,4 @@
-"""Checks of model folders and devices around transformers' ``from_pretrained``; tokenizers."""
+"""Checks of model folders and devices around loading; tokenizers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.errors import InputError, ModelError, first_few, first_line
 from medunlearn.models.folders import adapter_base, chain, is_adapter
+from medunlearn.models.loading import from_pretrained
 
 if TYPE_CHECKING:
     import torch
@@ -22,8 +23,6 @@ def load_tokenizer(folder: Path) -> Any:
     Raises:
         ModelError: it cannot be loaded.
     """
-    from transformers import AutoTokenizer
-
     root: str | Path = folder
     if is_adapter(folder) and not (folder / "tokenizer.json").exists():
         root = adapter_base(folder)
@@ -31,7 +30,7 @@ def load_tokenizer(folder: Path) -> Any:
         root = chain(Path(root), check=False)[0]
         check_model_folder(root)
     try:
-        return AutoTokenizer.from_pretrained(root)
+        return from_pretrained("AutoTokenizer", root)
     except LOADING_ERRORS as error:
         raise ModelError(f"The tokenizer of {root} cannot be loaded: {first_line(error)}") from error
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from jinja2 import TemplateError
-
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.data.records import Question
 from medunlearn.errors import ModelError
@@ -130,7 +128,7 @@ def _with_image(tokenizer: Any, content: str, marker: str, today: str | None) ->
     """Render the template with an image before the content, by the template's own image support or as text."""
     try:
         text = fill_template(tokenizer, [{"type": "image"}, {"type": "text", "text": content}], today=today)
-    except (TypeError, ValueError, TemplateError):
+    except ModelError:
         text = ""
     if marker in text and content in text:
         return text.replace(marker, IMAGE, 1)

@@ -23,6 +23,7 @@ from transformers.core_model_loading import WeightConverter
 from medunlearn.data.storage import read_json
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.delta import StoredTensors
+from medunlearn.models.loading import from_pretrained
 
 _IN_LAYERS = re.compile(r"\.\d+\.")
 INDEX = "model.safetensors.index.json"
@@ -80,12 +81,11 @@ def load_without_layers(
         return None
     state, stored = _placeholders(files, dtype)
     placeholders = list(state.values())  # A storage that is let go might come back as another tensor's.
-    model, info = type(outline).from_pretrained(
-        None, config=config, state_dict=state, dtype=dtype, output_loading_info=True
-    )
+    how = {"config": config, "state_dict": state, "dtype": dtype, "output_loading_info": True}
+    model, info = from_pretrained(type(outline), None, **how)
     model.name_or_path = model.config.name_or_path = str(root)
     if (folder / GENERATION).exists():
-        model.generation_config = GenerationConfig.from_pretrained(folder)
+        model.generation_config = from_pretrained(GenerationConfig, folder)
     inside = {id(tensor) for tensor in decoder_layers(model).parameters()}
     names: dict[str, str] = {}
     plain = StoredTensors(folder)

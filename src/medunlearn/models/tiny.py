@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from medunlearn.models.chat import CHAT
 from medunlearn.seeds import stable_seed
 
 if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel
 
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
-CHAT = (
-    "{% for message in messages %}<|begin|>{{ message['role'] }}\n{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant\n{% endif %}"
-)
 
 
 def build_tiny(
@@ -45,6 +42,7 @@ def build_tiny(
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     from medunlearn.models.load import LanguageModel
+    from medunlearn.models.threads import settle_threads
 
     bpe = fit_tokenizer(texts, vocabulary)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=END, pad_token=PAD)
@@ -65,6 +63,7 @@ def build_tiny(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_seed("tiny", seed))
         model = LlamaForCausalLM(config)
+    settle_threads(model)
     return LanguageModel(model, tokenizer, source=f"tiny:{seed}")
 
 

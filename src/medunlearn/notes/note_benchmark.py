@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import Benchmark
@@ -15,7 +15,14 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, request, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identifier_columns, identify, level_columns
+from medunlearn.notes.note_columns import (
+    PATIENT,
+    IdentifierReader,
+    chain_of,
+    groups_of,
+    identifier_columns,
+    level_columns,
+)
 from medunlearn.notes.note_probes import NoteProbes, without_repeats
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
@@ -28,18 +35,43 @@ SEEN_PATIENT, SEEN_TEXT = (
     "held out, but with a text that is trained on",
 )
 _TITLE = "title"
-Choice = Callable[[Iterable[tuple[str, str]]], Collection[str]]
-"""Patients that are taken, from the ids of notes and their patients."""
 
 
-def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None = None) -> Benchmark:
+@dataclass(frozen=True)
+class NoteIndex:
+    """Usable notes by their ids and columns, before their texts are searched or asked about.
+
+    Attributes:
+        notes: all of them, those of non-members last.
+        groups: level -> node, of each note.
+        levels: those that nest, from the coarsest to the finest.
+        identifiers: of any of the notes; searched once.
+    """
+
+    notes: Sequence[PatientNote]
+    groups: Sequence[Mapping[str, str]]
+    levels: tuple[str, ...]
+    identifiers: IdentifierReader
+
+
+class PatientChoice(NamedTuple):
+    """Patients whose notes become records, and those of them about whom probes are made."""
+
+    read: Collection[str]
+    asked: Collection[str]
+
+
+def build(
+    settings: NotesSettings, *, quiet: bool = True, choose: Callable[[NoteIndex], PatientChoice] | None = None
+) -> Benchmark:
     """Build a benchmark from notes: records, levels, probes made from the notes, splits.
 
     Its manifest counts skipped notes. Texts shared by several patients are records without probes, since they are
     not specific to one patient.
 
     Args:
-        choose: for a plan, patients whose notes are taken.
+        choose: chooses patients by ids, so that only their notes are searched for identifiers and asked about;
+            None: all patients, and those that the settings draw.
 
     Raises:
         ConfigError: missing or ambiguous columns, all at once.
@@ -50,24 +82,27 @@ def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None 
     notes, excluded = _usable(read, unseen)
     requested = _requested_patients(settings, read, notes)
     notes = _sample(notes, settings, requested)
-    shared = _shared_note_ids(notes)
-    if choose is not None:
-        groups = ([note for note in notes if note.held_out is held_out] for held_out in (False, True))
-        patients = {name for own in groups for name in choose((note.note_id, note.patient) for note in own)}
-        notes = [note for note in notes if note.patient in patients]
+    shared, usable = _shared_note_ids(notes), notes
     columns = settings.identifier_columns or identifier_columns(read.columns)
     levels = level_columns(settings.level, read.columns, notes)
-    identifiers = identify(notes, columns, settings.detectors, quiet=quiet)
+    groups = [groups_of(note, levels) for note in notes]
+    chain = chain_of(groups, levels)
+    reader, asked = IdentifierReader(columns, settings.detectors, quiet), None
+    if choose is not None:
+        choice = choose(NoteIndex(notes, groups, chain, reader))
+        both = [own for own in zip(notes, groups, strict=True) if own[0].patient in choice.read]
+        notes, groups, asked = [note for note, _ in both], [own for _, own in both], choice.asked
     records = tuple(
-        Record(note.note_id, note.text, groups_of(note, levels), own, fold="holdout" if note.held_out else "train")
-        for note, own in zip(notes, identifiers, strict=True)
+        Record(note.note_id, note.text, own, reader.of_note(note), fold="holdout" if note.held_out else "train")
+        for note, own in zip(reader.searched(notes), groups, strict=True)
     )
-    questions, without = _questions(settings, notes, records, shared, requested, quiet=quiet)
-    chain = chain_of([record.groups for record in records], levels)
+    if asked is None:
+        asked = _drawn_patients(settings, notes, requested)
+    questions, without = _questions(settings, notes, records, shared, asked, quiet=quiet)
     title = next((name for name in read.columns if name.lower() == _TITLE), None)
     name = settings.notes.name
     benchmark = Benchmark(
-        name=f"Notes of {len({n.patient for n in notes if not n.held_out}):,} patients in {name}",
+        name=f"Notes of {len({n.patient for n in usable if not n.held_out}):,} patients in {name}",
         builder="notes",
         levels=chain,
         subject_level=PATIENT,
@@ -79,7 +114,7 @@ def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None 
         licence=settings.licence,
         data_use=_use(settings, read, unseen),
         titles={n.note_id: n.values[title] for n in notes if title and title in n.values},
-        notes=_facts(read, unseen, notes, excluded, shared, without, levels, chain),
+        notes=_facts(read, unseen, usable, excluded, shared, without, levels, chain),
     )
     return with_request(benchmark, requested) if requested else benchmark
 
@@ -175,20 +210,26 @@ def _shared_note_ids(notes: Sequence[PatientNote]) -> set[str]:
     return {note.note_id for note, key in zip(notes, keys, strict=True) if len(holders[key]) > 1}
 
 
+def _drawn_patients(
+    settings: NotesSettings, notes: Sequence[PatientNote], requested: Sequence[str]
+) -> Collection[str]:
+    """All patients or a seeded sample of them, those of the request always, to make probes about."""
+    trained, outside = ({n.patient for n in notes if n.held_out is side} for side in (False, True))
+    probed = _sample_with(trained, requested, settings.probed or len(trained), "probed", settings.seed)
+    return probed | _sample_with(outside, (), settings.probed or len(outside), "probed", settings.seed)
+
+
 def _questions(
     settings: NotesSettings,
     notes: Sequence[PatientNote],
     records: Sequence[Record],
     shared: set[str],
-    requested: Sequence[str],
+    probed: Collection[str],
     *,
     quiet: bool,
 ) -> tuple[tuple[Question, ...], int]:
-    """Probes of all patients or a seeded sample, and the number of these without probes."""
+    """Probes about some patients, and the number of these without probes."""
     probes = NoteProbes.of_settings(settings)
-    trained, outside = ({n.patient for n in notes if n.held_out is side} for side in (False, True))
-    probed = _sample_with(trained, requested, settings.probed or len(trained), "probed", settings.seed)
-    probed |= _sample_with(outside, (), settings.probed or len(outside), "probed", settings.seed)
     questions: list[Question] = []
     with progress("probes of notes", len(records), quiet=quiet) as advance:
         for note, record in zip(notes, records, strict=True):
@@ -197,7 +238,7 @@ def _questions(
             advance(1)
     by_id = {record.record_id: record.groups[PATIENT] for record in records}
     questions = without_repeats(questions, by_id)
-    return tuple(questions), len(probed - {by_id[question.record_id] for question in questions})
+    return tuple(questions), len({*probed} - {by_id[question.record_id] for question in questions})
 
 
 def _splits(settings: NotesSettings, hierarchy: Hierarchy, records: Sequence[Record]) -> dict[str, Split]:

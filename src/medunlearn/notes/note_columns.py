@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from medunlearn.audit.identifiers.detectors import make_detector
@@ -81,29 +82,49 @@ def identifier_columns(columns: Iterable[str]) -> list[str]:
     return [name for name, kind in kinds.items() if kind.form != "none" and kind.name not in (UNKNOWN, *NOT_HERS)]
 
 
-def identify(
-    notes: Sequence[PatientNote], columns: Sequence[str], detector: str, *, quiet: bool = True
-) -> Iterator[tuple[Identifier, ...]]:
-    """Identifiers of each note as they occur in its text; those from columns come first.
+@dataclass(frozen=True)
+class IdentifierReader:
+    """Identifiers of notes as they occur in the text; those from columns come first. Each note is searched once.
 
-    Args:
+    Attributes:
         columns: columns whose values are searched.
         detector: name of a detector as in `audit identifiers`; ``none`` for columns only.
-
-    Raises:
-        UnknownNameError: no such detector.
-        InputError: a dependency of the detector is missing.
     """
-    finder = None if detector == "none" else make_detector(detector)
-    with progress("identifiers in notes", len(notes), quiet=quiet) as advance:
-        for start in range(0, len(notes), _BATCH):
-            batch = notes[start : start + _BATCH]
-            for note, detected in zip(batch, _detect_identifiers(finder, batch), strict=True):
-                declared = list(_declared_identifiers(note, columns))
-                values = [identifier.value for identifier in declared]
-                fresh = (i for i in detected if not any(i.value in value or value in i.value for value in values))
-                yield tuple(dict.fromkeys([*declared, *fresh]))
-            advance(len(batch))
+
+    columns: Sequence[str]
+    detector: str
+    quiet: bool = True
+    _known: dict[str, tuple[Identifier, ...]] = field(default_factory=dict, repr=False)
+
+    def of_note(self, note: PatientNote) -> tuple[Identifier, ...]:
+        """The identifiers of a note that was searched."""
+        return self._known[note.note_id]
+
+    def searched(self, notes: Sequence[PatientNote]) -> Sequence[PatientNote]:
+        """The notes, after those that are new were searched.
+
+        Raises:
+            UnknownNameError: no such detector.
+            InputError: a dependency of the detector is missing.
+        """
+        fresh = [note for note in notes if note.note_id not in self._known]
+        if not fresh:
+            return notes
+        finder = None if self.detector == "none" else make_detector(self.detector)
+        with progress("identifiers in notes", len(fresh), quiet=self.quiet) as advance:
+            for start in range(0, len(fresh), _BATCH):
+                batch = fresh[start : start + _BATCH]
+                for note, detected in zip(batch, _detect_identifiers(finder, batch), strict=True):
+                    self._known[note.note_id] = _both_kinds([*_declared_identifiers(note, self.columns)], detected)
+                advance(len(batch))
+        return notes
+
+
+def _both_kinds(declared: Sequence[Identifier], detected: Sequence[Identifier]) -> tuple[Identifier, ...]:
+    """Declared identifiers, and those detected that are no part of one of these, nor hold one."""
+    values = [identifier.value for identifier in declared]
+    fresh = (i for i in detected if not any(i.value in value or value in i.value for value in values))
+    return tuple(dict.fromkeys([*declared, *fresh]))
 
 
 def _detect_identifiers(finder: Detector | None, notes: Sequence[PatientNote]) -> list[list[Identifier]]:
@@ -126,7 +147,9 @@ def _declared_identifiers(note: PatientNote, columns: Sequence[str]) -> Iterator
         plain.setdefault("name", f"{plain['first_name']} {plain['last_name']}")
     for name in sorted(plain, key=lambda name: name not in ("name", *_FULL_NAMES)):
         value = plain[name]
-        if len(value) >= SHORTEST and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", note.text):
+        # Most patterns are of one note: the plain search spares their compilation where nothing is found.
+        whole = len(value) >= SHORTEST and value in note.text
+        if whole and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", note.text):
             yield Identifier("name" if name in _FULL_NAMES else name, value)
 
 

@@ -24,7 +24,7 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing, is_leftover, remove_stray_parts
 from medunlearn.data.origins import REHEARSAL, Provenance
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, sha256_of, sha256_of_json, write_json
+from medunlearn.data.storage import BUILD, read_json, sha256_of, sha256_of_json, write_json
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.judging.writing import (
     Reject,
@@ -44,7 +44,7 @@ from medunlearn.papers.amnesia.settings import AmnesiaNotesSettings
 from medunlearn.papers.lume.settings import LumeNewSettings
 from medunlearn.papers.medforget.settings import MedforgetSettings
 
-BUILD, REJECTS_FILE, RESPONSES = "build.json", "rejects.parquet", "llm"
+REJECTS_FILE, RESPONSES = "rejects.parquet", "llm"
 ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote_llm"})
 """Settings that change how a model is asked, not what is built."""
 

@@ -5,7 +5,7 @@ rescored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +15,27 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.fact_ranks import IN_RECORD, FactRank
-from medunlearn.data.image_controls import CONTROLS, ImageControl, with_blank_images, with_swapped_images
+from medunlearn.data.image_controls import ImageControl
 from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, responses_digest
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import write_frame
-from medunlearn.errors import ConfigError
-from medunlearn.metrics import get_metric, own_measures
+from medunlearn.metrics import own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Need, question_items, record_items
 from medunlearn.metrics.needs import TOOLS
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
-from medunlearn.models.sequences import Rendering
 from medunlearn.probes.evaluation_folder import evaluation_folder, evaluation_inputs
-from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.probes.other_images import (
+    Answers,
+    ask_with_other_images,
+    image_measures,
+    questions_on_images,
+    refuse_without_images,
+)
+from medunlearn.probes.probe_set import refuse_other_material, refuse_other_probes
+from medunlearn.probes.question_selection import material_of, probe_set, questions_to_ask
 from medunlearn.probes.rank_plan import rank_plan
 from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.probes.respondent_runs import RespondentRun
@@ -67,10 +73,6 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "evaluate_one", "metric_names"]
 
-_RANKING = frozenset(("fact_ranks", "note_ranks", "keywords"))
-IMAGES = "images-control"
-"""Folder in an evaluation's, of blank images and of the responses to other ones."""
-
 
 def evaluate(
     run: Run | RespondentRun | Path | str,
@@ -91,6 +93,7 @@ def evaluate(
         ConfigError: a respondent that gives nothing that the measures need.
         ModelError: a broken model, unless ``allow_broken``; its answers and scores are stored.
     """
+    refuse_other_material(settings.probes, material_of(benchmark))
     named = [model if isinstance(model, RespondentRun) else (Run.of(model), None) for model in (run, *against)]
     names = metric_names(benchmark, settings)
     for own, _ in named:
@@ -178,14 +181,17 @@ def evaluate_one(
     Raises:
         InputError: an unknown split, metric or model; weights that are not finite, unless ``allow_broken``.
     """
+    refuse_other_material(settings.probes, material_of(benchmark))
     split, metrics = benchmark.split(settings.split), metric_names(benchmark, settings)
     if not settings.other_texts:
         unless = ", or say --other-texts where you want that"
         run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
     questions = questions_to_ask(benchmark, split, settings)
+    probes = probe_set(benchmark, settings, questions)
+    refuse_other_probes(settings.probes, probes)
     rendering = run.rendering(settings.template, settings.context)
     if settings.image_control:
-        _refuse_without_images(benchmark, rendering)
+        refuse_without_images(benchmark, rendering)
     folder = evaluation_folder(run, benchmark, settings)
     use = tightest([benchmark.data_use, model_use(run.folder)])
     inputs = evaluation_inputs(run, benchmark, settings)
@@ -197,6 +203,7 @@ def evaluate_one(
             make_latest(folder)
             return done
     with recording.running():
+        probes.write(folder)
         # Before anything is asked: that they cannot be found should not cost an hour of generation.
         with recording.stage("keywords"):
             keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
@@ -222,6 +229,7 @@ def evaluate_one(
             **disease_keywords.extractor_of(settings, metrics),
             "responses_sha256": responses_digest(answers.responses.values()),
             "benchmark": benchmark.facts(),
+            "probe_set": probes.facts(),
             "benchmark_folder": folder_of(benchmark),
             "split": {"name": split.name, "level": split.level, **benchmark.split_sizes(split)},
             "own_measures": own_measures(metrics),
@@ -231,9 +239,6 @@ def evaluate_one(
             **answers.facts,
         }
     return Evaluated(run, Run.open(folder))
-
-
-Answers = tuple[Mapping[str, Response], Mapping[str, LogProbs]]
 
 
 @dataclass(frozen=True)
@@ -278,7 +283,7 @@ def _ask(
         store, responses, how = questioning.ask(questions)
         options, option_facts = questioning.rate(questions, metrics)
         controls = (
-            _ask_with_other_images(questioning, questions, metrics, recording.folder)  # type: ignore[arg-type]
+            ask_with_other_images(questioning, questions, metrics, recording.folder)  # type: ignore[arg-type]
             if settings.image_control
             else {}
         )
@@ -332,7 +337,7 @@ def _write_scores(
         ]
         write_frame(folder / FACTS, joined(facts))
     if answers.controls:
-        names, image_questions = _image_measures(metrics), _questions_on_images(benchmark, questions)
+        names, image_questions = image_measures(metrics), questions_on_images(benchmark, questions)
         others: dict[str, pd.DataFrame] = {
             control: score_items(
                 question_items(image_questions, sides, *answer), names, settings, labels, device, tools=tools
@@ -342,49 +347,3 @@ def _write_scores(
         write_frame(folder / IMAGE_CONTROL, control_table(tables[0], others))
     write_tables(folder, benchmark, settings, joined(tables))
     store.remove()
-
-
-def _refuse_without_images(benchmark: Benchmark, rendering: Rendering) -> None:
-    """Refuse an image control if no image is shown.
-
-    Raises:
-        ConfigError: the benchmark has no image, or images are ignored.
-    """
-    if rendering.images == "ignore" or not any(record.image for record in benchmark.records):
-        raise ConfigError(
-            ["image_control=true: no image is shown to the model (text only, or --images ignore). Leave it out."]
-        )
-
-
-def _ask_with_other_images(
-    questioning: Questioning, questions: Sequence[Question], metrics: Sequence[str], folder: Path
-) -> dict[ImageControl, Answers]:
-    """Answers with another patient's image and with a blank one, by control.
-
-    Args:
-        folder: folder of the evaluation, where blank images and these responses are stored.
-    """
-    benchmark, place = questioning.benchmark, folder / IMAGES
-    image_questions = _questions_on_images(benchmark, questions)
-    answers: dict[ImageControl, Answers] = {}
-    for control in CONTROLS:
-        other = (
-            with_swapped_images(benchmark, questioning.settings.seed)
-            if control == "swapped"
-            else with_blank_images(benchmark, place)
-        )
-        asking = replace(questioning, benchmark=other, live=questioning.language_model, folder=place)
-        _, responses, _ = asking.ask(image_questions)
-        answers[control] = responses, asking.rate(image_questions, _image_measures(metrics))[0]
-    return answers
-
-
-def _questions_on_images(benchmark: Benchmark, questions: Sequence[Question]) -> list[Question]:
-    """Questions of the fold ``train`` on records with an image; of every fold if that one is not evaluated."""
-    with_image = [question for question in questions if benchmark.record[question.record_id].image is not None]
-    return [question for question in with_image if question.fold == "train"] or with_image
-
-
-def _image_measures(metrics: Sequence[str]) -> list[str]:
-    """The measures that need only a response or its likelihood."""
-    return [name for name in metrics if not _RANKING & {*get_metric(name).needs}]

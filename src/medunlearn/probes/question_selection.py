@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError
+from medunlearn.probes.probe_set import ProbeManifest
 
 
 def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
@@ -54,3 +55,13 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
     if not questions and benchmark.questions:
         raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
     return questions
+
+
+def probe_set(benchmark: Benchmark, settings: EvaluateSettings, questions: Sequence[Question]) -> ProbeManifest:
+    """The selected questions as a probe set."""
+    return ProbeManifest.make(settings, material_of(benchmark), (question.question_id for question in questions))
+
+
+def material_of(benchmark: Benchmark) -> dict[str, str]:
+    """What a benchmark's probes are made from."""
+    return {"benchmark": benchmark.fingerprint}

@@ -174,7 +174,8 @@ def _rank_needs(metrics: Sequence[str]) -> Set[str]:
     return {need for name in metrics for need in get_metric(name).needs} & {RANKS, NOTES}
 
 
-@lru_cache(maxsize=2)
+# A request has one to choose by, one to verify, one for attacks, and two for further questions, by turns.
+@lru_cache(maxsize=6)
 def _latest(plan: RankPlan) -> RankPlan:
     """An equal earlier plan, whose alternatives are already drawn."""
     return plan

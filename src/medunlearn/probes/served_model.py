@@ -50,7 +50,7 @@ class ServedModel:
         Raises:
             MedunlearnError: responses are missing that another try may bring, unless ``allow_missing``.
         """
-        from medunlearn.generation.server import ServerPrompt, continue_on_server
+        from medunlearn.generation.server import NEUTRAL, ServerPrompt, continue_on_server
 
         decision, material = self._decision(asking.material), asking.material
         lacking = continue_on_server(
@@ -67,12 +67,16 @@ class ServedModel:
             advance=advance,
         )
         counts = {"unanswered": len(lacking.reasons), "may_come": lacking.may_come}
-        self._facts = {"guard": decision.to_json(), **counts}
-        if lacking.may_come and not self.allow_missing:
+        sent = {name: values[0] for name, values in NEUTRAL.items()}
+        self._facts = {"guard": decision.to_json(), **counts, "sampling_fields": sent}
+        expected = len(asking.keys())
+        nothing = len(lacking.reasons) == expected
+        if lacking.may_come and (nothing or not self.allow_missing):
             first = next(iter(lacking.reasons.values()))
+            rest = "." if nothing else ", or finish without them: --allow-missing."
             raise MedunlearnError(
-                f"{len(lacking.reasons)} of {len(asking.keys())} responses are missing: {first} Received responses "
-                f"are stored. {next_step(lacking.permanent)}, or finish without them: --allow-missing."
+                f"{len(lacking.reasons)} of {expected} responses are missing. {first} Received responses "
+                f"are stored. {next_step(lacking.permanent)}{rest}"
             )
         return lacking.reasons
 

@@ -83,7 +83,9 @@ class TextQuestioning:
                 reasons = self.respondent.answer(asking, store, advance)
             self.reasons = {question_id: reason for (question_id, *_), reason in reasons.items()}
             stored, facts = store.read(), {"respondent": self.respondent.facts()}
-        return store.folder, {key[0]: stored[key] for key in keys if key in stored}, facts
+        self.reasons |= {key[0]: why for key in keys if key in stored and (why := _why_no_answer(stored[key]))}
+        answers = {key[0]: stored[key] for key in keys if key in stored and key[0] not in self.reasons}
+        return store.folder, answers, facts
 
     def rate(
         self, questions: Sequence[Question], metrics: Sequence[str]
@@ -111,6 +113,15 @@ class TextQuestioning:
         template = "plain" if how.template == "chat" else how.template
         prompt = render(question, note, template=template, context=how.context)
         return f"{prompt.shared}{prompt.own}"
+
+
+def _why_no_answer(response: Response) -> str:
+    """Why a reply is no answer of the model, as the server says; empty if it is one, if only of no words."""
+    if response.refusal or response.finish_reason == "content_filter":
+        return "the server refused to answer"
+    if response.response.strip() or response.content != "null":
+        return ""
+    return "the server sent reasoning alone, and no answer" if response.reasoning else "the server sent no answer"
 
 
 class _AnswerStore(ResponseStore):

@@ -266,6 +266,7 @@ def facts(content: ReportContent) -> list[tuple[str, str]]:
         ("Retain set", count(split["retain"], level)),
         ("Split", f"{split['name']}, drawn by {level}"),
         ("Benchmark", f"{benchmark['name']}, data use: {benchmark['data_use']}"),
+        *([("Probes", str(benchmark["probes"]))] if benchmark.get("probes") else []),
         ("Methods", str(len(methods)) if len(methods) > _MOST_NAMED else ", ".join(methods) or "none"),
         ("Context mode", context_text(content.context)),
     ]

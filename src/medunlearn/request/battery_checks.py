@@ -32,6 +32,7 @@ from medunlearn.statistics.others import (
 
 LEAST_SPREAD = 0.25
 """Of the margin: least spread among patients whom no model saw, so that no hair's breadth is a finding."""
+NOT_ASKED = Measurement(value=None, n=0, unit="probes", reason="not asked, as nobody is found now")
 MEAN_TITLES: Mapping[AskedSubject, str] = {
     "identifiers": "All identifiers, as far as they were found before",
     "values": "All values, as far as they were found before",
@@ -44,7 +45,8 @@ class BatteryMaterial:
     """Models and patients that the checks compare.
 
     Attributes:
-        before, after, retrained: standings of the models; ``retrained`` never saw the patients.
+        before, after, retrained: standings of the models; ``retrained`` never saw the patients. The model
+            before may not have been asked about earlier patients.
         patients: patients that the checks are about, with their pseudonyms.
         unseen: patients that no model saw.
         invented: whether the unseen patients are invented.
@@ -61,9 +63,10 @@ class BatteryMaterial:
     concerns: Literal["this request", "earlier requests"] = "this request"
 
     def checks(self) -> Iterator[BatteryCheck]:
-        """One check for each way of asking measured in both models."""
+        """One check for each way of asking measured in both models; of earlier patients, in the model after."""
         for name, way in self.after.ways.items():
-            if self.after.of(name, self.patients) and name in self.before.ways:
+            is_asked = self.concerns == "earlier requests" or name in self.before.ways
+            if self.after.of(name, self.patients) and is_asked:
                 yield self._check(name, way)
 
     def means(self, alpha: float) -> Iterator[BatteryCheck]:
@@ -156,7 +159,8 @@ class BatteryMaterial:
 
     def _by_model(self, measured: Callable[[Standings], Measurement]) -> dict[str, Any]:
         retrained = None if self.retrained is None else measured(self.retrained)
-        return {"before": measured(self.before), "after": measured(self.after), "retrained": retrained}
+        before = measured(self.before) if self.before.ways else NOT_ASKED
+        return {"before": before, "after": measured(self.after), "retrained": retrained}
 
     def _probes(self, ways: Sequence[str], patient: str) -> int:
         return sum(self.after.probes[way].get(patient, 0) for way in ways)

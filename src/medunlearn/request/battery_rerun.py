@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from medunlearn.request.case.case_folder import CaseFolder
 from medunlearn.request.case.digests import digest_notes
 from medunlearn.request.case.evidence import Battery, CaseEvidence
 from medunlearn.request.forget_request import BEFORE, REQUEST_FILE, RERUNS, RETRAINED, Say, run_or_model
-from medunlearn.request.measuring_models import ModelMeter
+from medunlearn.request.measuring_models import ModelMeter, template_in_doubt
 from medunlearn.request.request_battery import ALPHA, NAME, VERSION, RequestBattery
 from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.results.runs import Run
@@ -63,11 +63,16 @@ class BatteryRerun:
             if run.info.problems:
                 return Battery(name=NAME, version=VERSION, alpha=ALPHA, problems=run.info.problems)
             self.say(f"verify: battery {evidence.battery.name} on {model}")
-            meter = ModelMeter(benchmarks, self.settings, self.device, self.quiet)
+            old = Run.open(self.work / BEFORE)
+            meter = ModelMeter(benchmarks, self.settings, self.device, self.quiet, template_in_doubt(old))
+            if not meter.is_measured_in_second(old):  # by an older version: the model before may be gone
+                meter = replace(meter, second_template=None)
             retrained = None if self.settings.retrained is None else Run.open(self.work / RETRAINED)
             beside = None if retrained is None else meter.verify(retrained)
-            before, after = meter.verify(Run.open(self.work / BEFORE)), meter.verify(run)
-            return RequestBattery(benchmarks, self.settings).compare(before, after, beside)
+            battery = RequestBattery(benchmarks, self.settings)
+            before, after = meter.verify(old), meter.verify(run)
+            after = battery.with_earlier(after, meter, old if meter.is_measured_on_earlier(old) else None)
+            return battery.compare(before, after, beside)
 
     def adopt_again(self, model: Path, benchmarks: RequestBenchmarks) -> Run:
         """The model as a run with the prompt settings of the model before."""

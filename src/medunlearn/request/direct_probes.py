@@ -91,13 +91,13 @@ class HospitalQuestions:
 
     @staticmethod
     def read(
-        file: Path, benchmark: Benchmark, patients: Collection[str], *, partly: bool = False
+        file: Path, benchmark: Benchmark, patients: Collection[str], *, others: Collection[str] = ()
     ) -> HospitalQuestions:
         """Read questions: a row each, with columns for patient, question and answer, and perhaps a type.
 
         Args:
             patients: patients of the request, one of whom must be asked about.
-            partly: the benchmark has a part of the patients only; rows about others are passed over.
+            others: patients of the notes who may not be in the benchmark; rows about these are passed over.
 
         Raises:
             SourceError: no such file, a missing column, an empty cell, an unknown patient: the rows, without ids.
@@ -111,7 +111,11 @@ class HospitalQuestions:
         for number, (place, row) in enumerate(read_rows(file), start=1):
             cells = {} if isinstance(row, str) else _cells(row, columns)
             own = records.get(cells.get("patient", ""), [])
-            if problem := row if isinstance(row, str) else _problem(cells, known=bool(own) or partly):
+            if (
+                problem := row
+                if isinstance(row, str)
+                else _problem(cells, known=bool(own) or cells.get("patient", "") in others)
+            ):
                 bad.append((place, problem))
             elif own:
                 holder = _holder(own, cells["answer"])

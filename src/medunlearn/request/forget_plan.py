@@ -14,7 +14,8 @@ from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.request.case.case_folder import is_case
 from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.graph import RequestGraph, request_graph
-from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
+from medunlearn.request.note_reading import EARLIER
+from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.request_pricing import RequestPricing
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.plans.capacity import capacity_of

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from medunlearn.config import AdoptSettings, ForgetSettings, check
 from medunlearn.config.adoption import BETTER
-from medunlearn.config.forgetting import AUTOMATIC
+from medunlearn.config.forgetting import ALL, AUTOMATIC
 from medunlearn.data.deletion_requests import REQUEST, read_subjects
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import InputError
@@ -26,11 +26,11 @@ from medunlearn.request.case.ledger_checks import refuse_lost_requests
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.case.signing_keys import check_model_key
 from medunlearn.request.exact_deletion import ExactPlan, plan_request, trained_run
-from medunlearn.request.measuring_models import ModelMeter
+from medunlearn.request.measuring_models import ModelMeter, template_in_doubt
 from medunlearn.request.request_benchmarks import RequestBenchmarks, build_benchmarks
 from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
-from medunlearn.results.runs import FILE, Run
+from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]
@@ -96,6 +96,9 @@ class ForgetRequest:
             ledger = read_ledger(Path(model))
             refuse_lost_requests(ledger, Path(model), [out.absolute().parent])
         request = ForgetRequest(str(model), Path(notes), settings, out, secret, ledger, **how)
+        if (recorded := request._settings_of_case()) and "earlier" not in recorded:
+            # As the version that wrote the case did.
+            request = replace(request, settings=settings.model_copy(update={"earlier": ALL}))
         if is_case(out) and not planned:
             request._refuse_other_settings()
         request._check_settings()
@@ -178,7 +181,12 @@ class ForgetRequest:
 
     def meter(self, benchmarks: RequestBenchmarks) -> ModelMeter:
         """Meter of models on the request's patients."""
-        return ModelMeter(benchmarks, self.settings, self.device, self.quiet)
+        before = self.work / BEFORE
+        second = template_in_doubt(Run.open(before)) if is_complete(before) else None
+        meter = ModelMeter(benchmarks, self.settings, self.device, self.quiet, second)
+        if second is not None and is_case(self.out) and not meter.is_measured_in_second(Run.open(before)):
+            return replace(meter, second_template=None)  # the case of an older version
+        return meter
 
     def _adopt(self, model: Run | str | Path, benchmarks: RequestBenchmarks, name: str, **values: Any) -> Run:
         from medunlearn.study.adopt import adopt
@@ -188,6 +196,12 @@ class ForgetRequest:
         how: dict[str, Any] = {"device": self.device, "quiet": self.quiet}
         return adopt(model, benchmarks.benchmark, settings, self.work / name, **how)
 
+    def _settings_of_case(self) -> Mapping[str, Any]:
+        """The settings that the case in the folder was written with; empty without one."""
+        file = self.work / REQUEST_FILE
+        settings: Mapping[str, Any] = read_json(file).get("settings", {}) if file.exists() else {}
+        return settings
+
     def _refuse_other_settings(self) -> None:
         """Refuse a request whose case was written with other settings, before anything is computed.
 
@@ -196,8 +210,7 @@ class ForgetRequest:
         Raises:
             InputError: names the settings.
         """
-        file, settings = self.work / REQUEST_FILE, self.settings
-        before = read_json(file).get("settings", {}) if file.exists() else {}
+        settings, before = self.settings, self._settings_of_case()
         now = settings.model_dump(mode="json")
         movable = {"patient", *(name for name, value in settings if isinstance(value, Path))}
         if settings.received is None:

@@ -103,14 +103,16 @@ class MeasuringStages:
         return RequestBattery(notes, settings).finds_patients(before) or settings.anyway
 
     def after(self, notes: RequestBenchmarks, before: MeasuredModel, chosen: ForgetOutcome) -> MeasuredModel:
+        meter, after = self.request.meter(notes), before
         if chosen.run is before.run:
             self.request.say("verify")
-            return before
-        self.request.say("verify: probes, values and attacks that the choice did not see")
-        return self.request.meter(notes).verify(chosen.run)
+        else:
+            self.request.say("verify: probes, values and attacks that the choice did not see")
+            after = meter.verify(chosen.run)
+        return RequestBattery(notes, self.request.settings).with_earlier(after, meter, before.run)
 
     def retrained(self, notes: RequestBenchmarks, run: Run) -> MeasuredModel:
-        return self.request.meter(notes).verify(run, on_earlier=False)
+        return self.request.meter(notes).verify(run)
 
 
 class Search(NamedTuple):
@@ -210,7 +212,12 @@ class ClosingStages:
             ),
             model_in=model_in,
             model_out=model_out,
-            notes=digest_notes(benchmark, forget_records(benchmark), notes.earlier_records),
+            notes=digest_notes(
+                benchmark,
+                forget_records(benchmark),
+                total=(notes.totals.records, notes.totals.patients),
+                earlier=notes.totals.earlier_records,
+            ),
             ledger=LedgerDigest(rows=len(ledger.rows), head=ledger.head),
             method=chosen.method,
             passed_over=tuple(PassedOver(method=name, reason=NO_ALTERNATIVES) for name in chosen.passed_over),
@@ -252,7 +259,7 @@ class ClosingStages:
         retrained: MeasuredModel | None,
         model: Path,
     ) -> Path:
-        models = [before, *([] if after is before else [after]), *([retrained] if retrained else [])]
+        models = [before, *([] if after.run is before.run else [after]), *([retrained] if retrained else [])]
         content = gather("Deletion request", [own.evaluated for own in models], notes.benchmark)
         return write_report(content, free_folder(self.request.work / "report"))
 

@@ -18,15 +18,18 @@ from medunlearn.request.case.evidence import (
     Battery,
     BatteryCheck,
     CostReading,
+    EarlierPatients,
     FactCoverage,
     Untested,
     UntestedFacts,
 )
-from medunlearn.request.case.residual_tests import found_before, patient_tests
+from medunlearn.request.case.residual_tests import found_before, is_above, patient_tests
 from medunlearn.request.case.verdicts import RULES
-from medunlearn.request.measuring_models import MeasuredModel
+from medunlearn.request.measuring_models import MeasuredModel, ModelMeter
+from medunlearn.request.note_reading import EARLIER
 from medunlearn.request.others_kept import costs, general_cost
-from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
+from medunlearn.request.patient_choice import PatientGroups
+from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.standings import Standings
 from medunlearn.request.verifying_attacks import never_tested, untested_attacks, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
@@ -61,7 +64,7 @@ class RequestBattery:
             name=NAME,
             version=VERSION,
             alpha=ALPHA,
-            checks=(*material.means(ALPHA), *material.checks(), *self._earlier_checks(before, after)),
+            checks=(*material.means(ALPHA), *material.checks(), *self._earlier_checks(after)),
             untested=(
                 *material.untested(),
                 *self._untested_attacks(before, retrained, after),
@@ -69,6 +72,8 @@ class RequestBattery:
                 self._untested_tokenizer(after.run),
             ),
             coverage=tuple(self._coverage(after)),
+            templates=tuple(_templates(after)),
+            earlier=self._earlier_patients(after),
             problems=after.standings.problems,
             # Beside a retrained model nothing rests on the strangers' own level.
             baseline_fault=None if retrained else self.baseline_fault(before.standings, after.standings),
@@ -104,7 +109,7 @@ class RequestBattery:
             after,
             retrained,
             relatives=relatives_of(benchmarks.benchmark, benchmarks.patients),
-            neighbours=neighbours_of(benchmarks.benchmark, benchmarks.patients),
+            neighbours=PatientGroups.of(benchmarks.benchmark).neighbours(benchmarks.patients),
             unseen=benchmarks.unseen,
             floor=self.settings.utility_floor,
             pseudonyms=benchmarks.pseudonyms,
@@ -158,13 +163,43 @@ class RequestBattery:
                 )
         return Untested(name="tokenizer", title="Strings of the patient's in the tokenizer", reason=reason)
 
-    def _earlier_checks(self, before: MeasuredModel, after: MeasuredModel) -> list[BatteryCheck]:
-        """Checks that the patients of earlier requests are still forgotten."""
+    def with_earlier(self, after: MeasuredModel, meter: ModelMeter, before: Run | None) -> MeasuredModel:
+        """The model after with its numbers on earlier patients.
+
+        The verdict rests on these alone. The model before is asked only if they find somebody, to tell whether that
+        patient was back before.
+
+        Args:
+            before: the model before; None if it cannot be asked any more.
+        """
+        after = replace(after, earlier=meter.on_earlier(after.run))
+        tests = patient_tests(self._earlier_checks(after))
+        found = any(test.patient.p is not None and test.patient.p < ALPHA and is_above(test) for test in tests)
+        if not found or before is None:
+            return after
+        return replace(after, earlier_before=meter.on_earlier(before))
+
+    def _earlier_checks(self, after: MeasuredModel) -> list[BatteryCheck]:
+        """Checks that the patients of earlier requests whose turn it is are still forgotten."""
         earlier = self.benchmarks.earlier
-        if earlier is None or before.earlier is None or after.earlier is None:
+        if earlier is None or after.earlier is None:
             return []
         patients = {who: self.benchmarks.pseudonyms[who] for who in sorted(earlier.split(EARLIER).forget)}
-        material = replace(
-            self.material(before.earlier, after.earlier), patients=patients, concerns="earlier requests"
-        )
-        return [*material.checks()]
+        material = self.material(after.earlier_before or Standings(), after.earlier)
+        return [*replace(material, patients=patients, concerns="earlier requests").checks()]
+
+    def _earlier_patients(self, after: MeasuredModel) -> EarlierPatients | None:
+        """Earlier patients who were asked about, who were not, and who cannot be."""
+        totals = self.benchmarks.totals
+        asked = () if after.earlier is None else totals.asked
+        not_asked = tuple(sorted({*totals.asked, *totals.not_asked} - {*asked}))
+        everybody = (*asked, *not_asked, *totals.absent)
+        return EarlierPatients(asked=asked, not_asked=not_asked, absent=totals.absent) if everybody else None
+
+
+def _templates(after: MeasuredModel) -> Iterator[str]:
+    """Names of the templates that a model was asked in; a file's name may say something of its owner."""
+    template = after.run.rendering().template
+    yield template if isinstance(template, str) else "a file"
+    if after.second_template is not None:
+        yield after.second_template

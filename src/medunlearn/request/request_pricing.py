@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.config import TrainSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.models.folders import model_folder
 from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.sample_loss import default_template
@@ -64,7 +65,7 @@ class RequestPricing:
             request.notes, request.settings, request.ledger, request.secret, quiet=True, few=True
         )
         source, adopted = request.source(), request.work / BEFORE
-        folder = Path(source.model if isinstance(source, Run) else source)
+        folder = Path(model_folder(source.model if isinstance(source, Run) else source))
         if is_complete(adopted):
             rendering = Run.open(adopted).rendering()
         else:
@@ -99,10 +100,10 @@ class RequestPricing:
             chosen = request.work / AFTER
         elif not self.meter.searches:
             chosen = trial_folder(request.work, 0, request.candidates[0])
-        return self._verification("the model after", chosen)
+        return self._verification("the model after", chosen, on_earlier=True)
 
     def measurement_retrained(self) -> Parts:
-        return self._verification("the retrained model", self.request.work / RETRAINED, on_earlier=False)
+        return self._verification("the retrained model", self.request.work / RETRAINED)
 
     def baseline(self) -> Parts:
         """Evaluation of the model before that tries are compared with."""
@@ -148,7 +149,7 @@ class RequestPricing:
         """An evaluation for the choice of settings."""
         return evaluation_stage(name, self.model, self.meter.choosing_settings, folder)
 
-    def _verification(self, title: str, folder: Path | None, *, on_earlier: bool = True) -> Parts:
+    def _verification(self, title: str, folder: Path | None, *, on_earlier: bool = False) -> Parts:
         """Everything that verifies a model (:meth:`~.measuring_models.ModelMeter.verify`).
 
         Args:
@@ -156,15 +157,22 @@ class RequestPricing:
         """
         meter, earlier = self.meter, self.benchmarks.earlier
         yield evaluation_stage(f"ask {title}", self.model, meter.verifying_settings, folder)
+        if (direct := meter.direct_benchmark) is not None:
+            name = f"ask {title} in the template {meter.second_template}"
+            yield evaluation_stage(name, self._prices_of(direct), meter.second_settings, folder)
         complete = set() if folder is None else _complete_attacks(folder)
         for attack, stage in self._attacks.items():
             name = f"{attack} of {title}"
             yield PlannedStage(name, "done") if attack in complete else replace(stage, name=name)
         if on_earlier and earlier is not None:
-            prices = _prices(self.model.trained.model, earlier, self.model.rendering, self.request.device)
-            yield evaluation_stage(f"ask {title} about earlier requests", prices, meter.earlier_settings, folder)
+            name = f"ask {title} about earlier requests"
+            yield evaluation_stage(name, self._prices_of(earlier), meter.earlier_settings, folder)
         if self.request.settings.utility_tasks:
             yield PlannedStage(f"general tasks of {title}", note="general tasks: cost not estimated")
+
+    def _prices_of(self, benchmark: Benchmark) -> Pricing:
+        """Prices of the model's stages on another benchmark."""
+        return _prices(self.model.trained.model, benchmark, self.model.rendering, self.request.device)
 
     @cached_property
     def _attacks(self) -> Mapping[str, PlannedStage]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,10 @@ SINGLE = (GAP, DIRECT)
 """Kinds of questions that ask for one fact."""
 NATS = "nats"
 """Column of -ln p of a fact's rank."""
+_IN_NOTES = " notes"
+"""Ends the names of ways that rank facts in the notes themselves."""
+_BY_WAY = ("ways", "values", "probes", "surprises", "said")
+"""Attributes of standings that have an entry for each way."""
 _FOLDS = {
     "holdout": "",
     "train": " as in training",
@@ -93,6 +98,21 @@ class Standings:
             self.surprises[way.name] = {
                 str(who): Surprise(float(row["mean"]), int(row["count"])) for who, row in nats.iterrows()
             }
+
+    def with_ways_of(self, other: Standings, template: str) -> Standings:
+        """These ways, and those of the same model asked in another template, under names of their own."""
+        tables: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BY_WAY}
+        both = replace(self, **tables)
+        for name, way in other.ways.items():
+            if name.endswith(_IN_NOTES):
+                continue  # a note is read without a template
+            own = f"{name} in {template}"
+            title, prompt = f"{way.title}, in the template {template}", f"{way.prompt}, in the template {template}"
+            both.ways[own] = replace(way, name=own, title=title, prompt=prompt)
+            for table in _BY_WAY[1:]:
+                if name in getattr(other, table):
+                    getattr(both, table)[own] = getattr(other, table)[name]
+        return both
 
     def add_attack(self, name: str, attacked: Attacked) -> None:
         """Add the ways of asking under an attack; what cannot be asked is missing, with the reason."""

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
-from medunlearn.data.leftovers import part_of, remove_stray_parts
+from medunlearn.data.leftovers import part_of, part_pattern, remove_stray_parts
 from medunlearn.methods import is_edit, keeps_target
 from medunlearn.probes.material import training_data
 from medunlearn.request.battery_checks import BatteryMaterial
@@ -320,7 +320,7 @@ class TrialSearch:
         """Train a trial again whose weights were deleted."""
         folder = trial_folder(self.work, place, candidate)
         self.say(f"try {place + 1} is trained again: its weights were dropped")
-        remove_stray_parts(folder.parent, f".{folder.name}.*.part")
+        remove_stray_parts(folder.parent, part_pattern(folder.name))
         # Moved at once, so that a kill leaves no half of a run.
         folder.replace(part := part_of(folder))
         shutil.rmtree(part, ignore_errors=True)

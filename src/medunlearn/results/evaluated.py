@@ -106,6 +106,11 @@ class Evaluated:
         return {str(name): str(why) for name, why in recorded.items()} if isinstance(recorded, dict) else {}
 
     @property
+    def probes(self) -> str:
+        """The probe set in words; empty for an evaluation of an earlier version."""
+        return self.record.info.probe_set
+
+    @property
     def caveat(self) -> str:
         """Sentence on a model that was not asked on this machine; empty for others."""
         respondent = self.run.info.results.get("respondent")

@@ -186,6 +186,14 @@ class RunRecord:
         return dict(self.results["rendering"])
 
     @property
+    def probe_set(self) -> str:
+        """Number of probes and the beginning of their fingerprint; empty if it was not recorded."""
+        facts = self.results.get("probe_set")
+        if not isinstance(facts, dict) or "fingerprint" not in facts:
+            return ""
+        return f"Probe set {facts['fingerprint'][:12]}: {facts['count']:,} probes."
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Problems of a broken model (:mod:`medunlearn.models.health`); empty if healthy or unchecked."""
         return tuple(self.results.get("health", {}).get("problems", ()))

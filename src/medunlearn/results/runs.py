@@ -27,7 +27,7 @@ from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_s
 from medunlearn.data.lineage import run_lineage, write_lineage
 from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.storage import read_frame
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, ModelError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
 from medunlearn.models.sequences import Rendering
 from medunlearn.results.keys import differences, is_same_run, run_key
@@ -137,10 +137,26 @@ class Run:
 
     @property
     def training(self) -> Run | None:
-        """The training run of its model: itself, or the latest one in its lineage; None if there is no record."""
+        """The training run of its model: itself, or the latest one in its lineage; None if there is no record.
+
+        A run that was moved or copied together with its ancestors finds them beside it, by their models.
+        """
+        if self.info.verb == "train":
+            return self
         ancestors = (Path(name) for name in reversed(self.info.lineage) if (Path(name) / FILE).exists())
-        runs = [self] if self.info.verb == "train" else map(Run.open, ancestors)
-        return next((run for run in runs if run.info.verb == "train"), None)
+        training = next((run for run in map(Run.open, ancestors) if run.info.verb == "train"), None)
+        if training is not None or not self.info.lineage:
+            return training
+        start = find_moved(self.info.lineage[-1], self.folder, self._is_start)
+        return None if start is None else Run.open(start).training
+
+    def _is_start(self, folder: Path) -> bool:
+        """True for the run whose model this one was made from."""
+        if not (folder / FILE).exists() or folder.resolve() == self.folder.resolve():
+            return False
+        with suppress(InputError, ModelError, OSError):
+            return Run.open(folder).fingerprint == self.info.inputs.get("model")
+        return False
 
     def rendering(
         self,

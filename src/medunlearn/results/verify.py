@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.leftovers import LOCK, is_leftover
+from medunlearn.data.leftovers import is_passed_over
 from medunlearn.data.lineage import run_lineage
 from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.responses import SETTINGS, ResponseStore, responses_digest
@@ -161,7 +161,7 @@ def _run_checks(run: Run, benchmarks: _Benchmarks) -> Iterator[Check]:
 def _record_folders(folder: Path) -> list[Path]:
     """Folders with a record, the run's own first; none inside folders set aside."""
     paths = (path.parent for path in sorted(folder.rglob(RECORD)))
-    below = [path for path in paths if not any(is_leftover(Path(part)) for part in path.relative_to(folder).parts)]
+    below = [path for path in paths if not any(map(is_passed_over, map(Path, path.relative_to(folder).parts)))]
     return [folder, *(path for path in below if path != folder)]
 
 
@@ -329,7 +329,7 @@ def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
     """Part files of dead processes, checkpoints of a complete run, and weights and tables without a record."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = str(path.relative_to(folder))
-        if is_leftover(path) and path.name != LOCK:
+        if is_passed_over(path) and not path.name.endswith(".lock"):
             yield Check(
                 folder, "file", name, "orphan", "left by a process that was killed, or set aside; remove it"
             )

@@ -18,7 +18,7 @@ from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import FOLDS, Identifier, Record
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
-from medunlearn.input_files import read_text
+from medunlearn.input_files import path_text, read_text
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
 from medunlearn.sources.table_files import READERS, Row, column_names, read_rows, reader_of, refuse_bad_rows
@@ -159,7 +159,7 @@ def _texts(name: str, folder: Path, files: Sequence[Path], values: Sequence[str]
     names = [file.relative_to(folder) for file in files]
     stems = Counter(path.with_suffix("") for path in names)
     for file, path in zip(files, names, strict=True):
-        record_id = (path if stems[path.with_suffix("")] > 1 else path.with_suffix("")).as_posix()
+        record_id = path_text(path if stems[path.with_suffix("")] > 1 else path.with_suffix(""))
         documents.append(Document(record_id, read_text(file, SourceError), record_id))
     return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files), use_of_file(folder)))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medunlearn.errors import SourceError
-from medunlearn.input_files import read_text, regular_file
+from medunlearn.input_files import path_text, read_text, regular_file
 from medunlearn.sources.corpus import OPENI_FIELDS, openi_text, text_files_in
 from medunlearn.sources.fhir_notes import fhir_rows, is_fhir
 from medunlearn.sources.hub import PREFIX, files_of
@@ -104,8 +104,8 @@ def _text_rows(folder: Path, files: Sequence[Path]) -> Rows:
         yield (
             place,
             {
-                "patient_id": name.parts[0],
-                "note_id": name.as_posix(),
+                "patient_id": path_text(Path(name.parts[0])),
+                "note_id": path_text(name),
                 "date": day[0] if day else "",
                 "note": text,
             },

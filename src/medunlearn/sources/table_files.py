@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from medunlearn.data.storage import refuse_large
 from medunlearn.errors import SourceError, bullet_list, first_line
 from medunlearn.input_files import regular_file, told_unreadable
 from medunlearn.sources.plug_ins import source_for
@@ -231,6 +232,7 @@ def _parquet(path: Path) -> Rows:
     number = 0
     try:
         with pq.ParquetFile(path) as file:
+            refuse_large(file, path, SourceError)
             for batch in file.iter_batches(batch_size=1024):
                 for row in batch.to_pylist():
                     number += 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,14 @@ from medunlearn.config import check
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.leftovers import is_leftover
+from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover
+from medunlearn.data.storage import BUILD, read_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.paper import Build, Paper, find_paper, installed_papers
 from medunlearn.registry import load
 
 BUILD_FILES = (
-    *(*TABLES, "README.md", "build.json", "llm", "keywords"),
+    *(*TABLES, "README.md", BUILD, "llm", "keywords"),
     *(f"{name}.parquet" for name in ("titles", "rejects", "excluded")),
 )
 """Files that any build may leave; those of one paper stand in its ``files``."""
@@ -130,12 +133,22 @@ def refuse_foreign(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
-    if not folder.exists() or (folder / MANIFEST).exists():
+    if (folder / MANIFEST).exists() or holds_nothing(folder):
         return
-    # What a save that was killed may leave is written again; anybody else's files are not written over.
+    # What a build that was killed may leave is written again; anybody else's files are not written over.
     own = {*BUILD_FILES, *(name for paper in installed_papers() for name in paper.files)}
-    if any(file.name not in own and not is_leftover(file) for file in folder.iterdir()):
+    is_strange = any(file.name not in own and not is_leftover(file) for file in folder.iterdir())
+    if is_strange or not _was_interrupted(folder):
         raise InputError(f"{folder} is not empty and contains no benchmark. Choose another --out.")
+
+
+def _was_interrupted(folder: Path) -> bool:
+    """True if a build of ours began to write to a folder: its record is there, or the lock that it left."""
+    if os.path.lexists(folder / LOCK):
+        return True
+    with suppress(InputError, AttributeError):
+        return "status" in read_json(folder / BUILD)
+    return False
 
 
 def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:

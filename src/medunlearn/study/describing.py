@@ -38,9 +38,8 @@ def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Desc
 
 
 def _load(where: str | Path) -> Any:
-    from transformers import AutoTokenizer
-
-    from medunlearn.models.folders import adapter_base, chain, is_adapter, is_hub_id, model_folder
+    from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
+    from medunlearn.models.loading import from_pretrained, is_hub_id
     from medunlearn.models.pretrained import LOADING_ERRORS
 
     folder = Path(model_folder(where))
@@ -52,7 +51,7 @@ def _load(where: str | Path) -> Any:
     if not folder.is_dir():
         go_offline_if_unreachable()
     try:
-        return AutoTokenizer.from_pretrained(root)
+        return from_pretrained("AutoTokenizer", root)
     except LOADING_ERRORS as error:
         reason = first_line(error)
         raise ModelError(

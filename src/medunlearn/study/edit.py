@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from medunlearn.config import UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
@@ -21,6 +21,8 @@ from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
 from medunlearn.probes.material import NOTHING_LEFT, forgotten_before, sequences, training_data
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run, folder_of
+from medunlearn.study.forget_loss import KEY as FORGET_LOSS
+from medunlearn.study.forget_loss import ForgetSample
 from medunlearn.training.saving import save, write_history
 
 
@@ -57,6 +59,8 @@ def edit(
         live.model.eval()
         before, earlier = forgotten_before(target, benchmark, settings.split)
         samples = _side_samples(benchmark, settings, live, rendering, earlier)
+        how: dict[str, Any] = {"batch_size": settings.micro_batch_size, "seed": settings.seed}
+        sample = ForgetSample.measure(live, samples["forget"].sequences, **how)
     total = sum(len(side.sequences) for side in samples.values())
     with recording.stage("edit"), progress(recording.label, total, quiet=quiet) as advance:
         # Read up to the last layer that the method needs.
@@ -82,6 +86,7 @@ def edit(
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         "forgotten_before": before,
         "edit": report,
+        FORGET_LOSS: sample.again(live).to_json(),
     }
     recording.info.results["saved"] = save(live, recording.folder / "model", base=target.model)
     write_history([], recording.folder)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from glob import escape
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, recorded_use
-from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
+from medunlearn.data.leftovers import holds_nothing, part_of, part_pattern, remove_stray_parts
 from medunlearn.data.lineage import LINEAGE, Lineage, read_lineage, write_lineage
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.ancestry import model_use
@@ -94,7 +93,7 @@ def export(
     language_model = load_model(folder, device="cpu", weights=stored_weights(folder))
     # Written beside its place and moved there whole, so that a full disk or a kill leaves no half of a model.
     scratch = part_of(out.absolute())
-    remove_stray_parts(scratch.parent, f".{escape(out.absolute().name)}.*.part")
+    remove_stray_parts(scratch.parent, part_pattern(out.absolute().name))
     try:
         files = _write_model(language_model, folder, scratch)
         _describe(scratch, lineage)

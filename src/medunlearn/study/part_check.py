@@ -17,7 +17,9 @@ from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, InputError, ModelError, first_line
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import default_trainable
-from medunlearn.models.folders import adapter_base, cached_file, chain, is_adapter, model_folder
+from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
+from medunlearn.models.limits import refuse_oversized
+from medunlearn.models.loading import cached_file, from_pretrained
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder
 from medunlearn.models.tiny import build_tiny
 from medunlearn.study.presets import unlearning_method
@@ -112,6 +114,7 @@ def _outline(root: str, trust_remote_code: bool) -> Outline | None:
     file = Path(root) / "config.json" if Path(root).is_dir() else cached_file(root, "config.json")
     if file is None:
         return None
+    refuse_oversized(file.parent)
     try:
         config = read_json(file)
         if not isinstance(config, dict):
@@ -136,7 +139,7 @@ def _built(root: str, trust_remote_code: bool) -> Any:
     from medunlearn.models.vision import family_of
 
     try:
-        config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code, local_files_only=True)
+        config = from_pretrained(AutoConfig, root, trust_remote_code=trust_remote_code, local_files_only=True)
         kind = AutoModelForImageTextToText if family_of(config) else AutoModelForCausalLM
     except LOADING_ERRORS as error:
         raise ModelError(f"Model {root} cannot be read: {first_line(error)}") from error

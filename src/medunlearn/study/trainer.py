@@ -115,13 +115,25 @@ class Trainer:
                 on_epoch=self.epochs if last else None,
             )
 
-    def finish(self, history: History, stage: str, facts: dict[str, Any]) -> None:
-        """Record the result of the last phase, ``stage``, and save the model of the selected epoch."""
+    def finish(
+        self,
+        history: History,
+        stage: str,
+        facts: dict[str, Any],
+        measured: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """Record the result of the last phase, ``stage``, and save the model of the selected epoch.
+
+        Args:
+            measured: further facts, of that model in memory; called in every process.
+        """
         info, live = self.recording.info, self.live
         self.tracking.close()
         info.results = {**_summary(history, live, self), **facts}
         if self.epochs and stage in info.stages:
             self.epochs.finish(stage)
+        with self.processes.barrier(), in_turns(live.model):
+            info.results |= measured()
         out = self.recording.folder
         info.results["saved"] = self.save(out / "model")
         with self.processes.barrier():

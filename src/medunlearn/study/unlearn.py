@@ -33,6 +33,8 @@ from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.study.alternative_answers import SIDE, check_rendering, with_alternatives
 from medunlearn.study.epochs.epoch_settings import check_epochs
+from medunlearn.study.forget_loss import KEY as FORGET_LOSS
+from medunlearn.study.forget_loss import ForgetSample
 from medunlearn.study.part_check import check_unlearning, choose_parts, outline_of
 from medunlearn.study.presets import RETRAINED, unlearning_method
 from medunlearn.study.trainer import Trainer, explain_out_of_memory
@@ -124,7 +126,8 @@ def unlearn(
                         live = _load_target(target, benchmark, settings, trainable, processes, device, work)
                     with trainer.prepared(live):
                         plan = _plan(trainer, settings, method, live, earlier)
-                _forget(trainer, plan, settings, Unlearning(method), trainable, other, stop, work, before)
+                        sample = _forget_sample(trainer, plan, settings)
+                _forget(trainer, plan, settings, Unlearning(method), trainable, other, stop, work, before, sample)
     return processes.broadcast(Run(out, recording.info))
 
 
@@ -246,6 +249,7 @@ def _forget(
     stop: Stop | None,
     work: SharedWork | None,
     before: Any,
+    sample: ForgetSample | None,
 ) -> None:
     """Cache repeated outputs, train, save. The reference is the target, or the model of another run."""
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
@@ -290,7 +294,20 @@ def _forget(
         "reference_bytes": reference.held_bytes(),
         "kept_bytes": cache_plan.bytes,
     }
-    trainer.finish(history, "unlearn", facts)
+    trainer.finish(
+        history,
+        "unlearn",
+        facts,
+        lambda: {} if sample is None else {FORGET_LOSS: sample.again(trainer.live).to_json()},
+    )
+
+
+def _forget_sample(trainer: Trainer, plan: Plan, settings: UnlearnSettings) -> ForgetSample | None:
+    """The target's loss on a sample of the forget set; None for a model whose layers are divided."""
+    if settings.sharding != "none":
+        return None
+    how: dict[str, Any] = {"batch_size": trainer.loop.micro_batch_size, "seed": settings.seed}
+    return ForgetSample.measure(trainer.live, plan.sides["forget"], **how)
 
 
 def _leaves_as_loaded(settings: UnlearnSettings, method: Any, processes: Processes) -> bool:

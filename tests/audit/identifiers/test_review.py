@@ -51,7 +51,7 @@ def test_the_sheet_is_private_and_holds_similar_responses_alone(sheet: Path) -> 
     cases = (sheet.parent / CASES).read_text()
     assert "Ada" not in cases
     assert "2014" not in cases
-    with pytest.raises(InputError, match="exists, and may contain"):
+    with pytest.raises(InputError, match="exists, and it may contain"):
         review(sheet.parent)
     with pytest.raises(InputError, match="above 1"):
         review(sheet.parent / "other", least_rouge=1.0)

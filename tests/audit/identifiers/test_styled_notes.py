@@ -1,8 +1,10 @@
-"""Rules on notes in four styles that were written before the rules were tuned, and on single sentences."""
+"""Rules on notes in styles, written before the rules were tuned and after, and on single sentences."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from itertools import combinations
 
 import pytest
 from pages import Page
@@ -12,11 +14,11 @@ from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.labelled_notes import (
     HALVES,
-    STYLES,
     LabelledText,
     labelled_styles,
     labelled_texts,
     read_marked,
+    style_of,
 )
 from medunlearn.audit.identifiers.recall import detector_recall, recall_by_style
 
@@ -35,28 +37,36 @@ def test_every_label_is_a_kind_and_the_halves_share_no_sentence() -> None:
     sentences = []
     for half in HALVES:
         notes = labelled_styles(half)
-        assert [note.subject for note in notes] == [f"{style}-{n}" for style in STYLES for n in range(1, 9)]
+        styles = Counter(style_of(note) for note in notes)
+        assert len(styles) == (8 if half == "fresh" else 4)
+        assert min(styles.values()) >= 5
         assert {span.kind for note in notes for span in note.spans} <= set(kinds())
         assert not any("](" in note.text for note in notes)
         parts = [part.strip() for note in notes for part in re.split(r"[.\n]", note.text)]
         sentences.append({part for part in parts if len(part.split()) > 6})
-    assert sentences[0].isdisjoint(sentences[1])
+    assert all(one.isdisjoint(other) for one, other in combinations(sentences, 2))
+    assert sum(len(note.text) > 0 for note in labelled_styles("fresh")) >= 40
     assert labelled_texts("held-out")[0].subject == "dictated-1"
 
 
-def test_names_and_dates_of_held_out_notes_and_the_page_says_how_well() -> None:
-    table = recall_by_style(Patterns()).set_index(["style", "group"])
+def test_names_and_dates_of_held_out_notes() -> None:
+    table = recall_by_style(Patterns(), "held_out").set_index(["style", "group"])
     for group in ("names", "dates_ages"):
         total = table.loc[("all", group)]
         assert total["recall"] >= 0.9
         assert total["precision"] >= 0.9
         assert total["recall_low"] < total["recall"] <= total["recall_high"]
+
+
+def test_the_page_says_how_well_fresh_notes_are_read() -> None:
+    """A change of the rules changes these numbers: new notes are written then, not these numbers."""
     page = " ".join(PAGE.text.split())
-    for (style, group), row in table.iterrows():
-        names = {"names": "names", "dates_ages": "dates and ages"}[group]
-        cells = (f"{row['found']}/{row['labelled']}", f"{row['right']}/{row['detected']}")
-        assert f"| {style} | {names} | {cells[0]} | " in page
-        assert f" | {cells[1]} | " in page
+    by_kind = detector_recall(Patterns(), labelled_styles("fresh"), replicates=2).set_index("kind")
+    for kind, row in by_kind[by_kind["labelled"] >= 5].iterrows():
+        assert f"| {kind} | {row['found']}/{row['labelled']}, {row['right']}/{row['detected']} | " in page
+    styles = recall_by_style(Patterns(), "fresh", ("names",)).set_index("style")
+    for style, row in styles.iterrows():
+        assert f"| {style} | {row['found']}/{row['labelled']}, {row['right']}/{row['detected']} | " in page
 
 
 def test_known_given_names_carry_the_rules_but_not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +78,7 @@ def test_known_given_names_carry_the_rules_but_not_alone(monkeypatch: pytest.Mon
     modules = ("gazetteer", "name_candidates", "person_names", "spoken_names", "patterns")
     for module in modules:
         monkeypatch.setattr(f"medunlearn.audit.identifiers.detectors.{module}.gazetteer", lambda: bare)
-    table = recall_by_style(Patterns()).set_index(["style", "group"])
+    table = recall_by_style(Patterns(), "held_out").set_index(["style", "group"])
     assert 2 / 3 < table.loc[("all", "names"), "recall"] < 1
 
 
@@ -97,6 +107,26 @@ def test_known_given_names_carry_the_rules_but_not_alone(monkeypatch: pytest.Mon
         ("Call 555-0142 or pager 31245.", [("phone", "555-0142"), ("phone", "31245")]),
         ("She is from Lornvale, OH 45402.", [("location", "Lornvale, OH 45402")]),
         ("He is the mayor of Lornvale.", [("profession", "mayor"), ("location", "Lornvale")]),
+        ("She works as a teacher; a roofer by trade.", [("profession", "teacher"), ("profession", "roofer")]),
+        ("Mr. al-Rashid saw Dr. Small.", [("name", "al-Rashid"), ("clinician", "Small")]),
+        ("Dial +44 20 7946 0958 or 2995550123.", [("phone", "+44 20 7946 0958"), ("phone", "2995550123")]),
+        (
+            "Host fe80::1ff:fe23, port 00:1B:44:11:3A:B7.",
+            [("ip_address", "fe80::1ff:fe23"), ("device", "00:1B:44:11:3A:B7")],
+        ),
+        (
+            "S/N: PM-204518. ACC: 4481723. Case #S19-22318.",
+            [("device", "PM-204518"), ("record_number", "4481723"), ("record_number", "S19-22318")],
+        ),
+        (
+            "ZIP 44120; he is of Oxford, MS, on Pine Street.",
+            [("location", "44120"), ("location", "Oxford, MS"), ("location", "Pine Street")],
+        ),
+        (
+            "Moved to Pike County Memorial from St. Brigid's.",
+            [("hospital", "Pike County Memorial"), ("hospital", "St. Brigid's")],
+        ),
+        ("66 M with pain. Wife (36) is well. An 80s male.", [("age", "66 M"), ("age", "36"), ("age", "80s")]),
         ("A 3-month-old and a seventy-year-old.", [("age", "3-month-old"), ("age", "seventy-year-old")]),
     ],
 )
@@ -114,7 +144,8 @@ def test_forms_that_notes_have(text: str, expected: list[tuple[str, str]]) -> No
         "Strength 5/5, pain 7/10, murmur 2/6, Apgar 8/9, visual acuity 20/40.",
         "She may return. He will march on; in the fall she fell.",
         "Patient Denies Chest Pain. Review of Systems: Positive. Discussed with Orthopedics.",
-        "She works as a teacher. He traveled to Ohio and Brazil.",
+        "HR in the 80s at 12:30:15. Study: 2019. Seen by Dr. On Call; he went to General Surgery.",
+        "She teaches. He traveled to Ohio and Brazil.",
         "Seen by Dr. X and Dr. XYZ.",
         "CT Abdomen and Pelvis; PA and Lateral views. Hashimoto thyroiditis. Lasix was stopped.",
     ],

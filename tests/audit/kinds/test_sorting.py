@@ -105,7 +105,7 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path) -> None:
         ["-r2", "", "", "person", "the person finds that no kind fits"],
         ["r1", "drug", "beneficial", "person", ""],
     ]
-    with pytest.raises(InputError, match="exists, and may contain"):
+    with pytest.raises(InputError, match="exists, and it may contain"):
         span_sheet(audit, KindSettings(), path)
 
 

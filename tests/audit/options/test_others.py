@@ -95,7 +95,7 @@ class TestServer:
         how["allow_broken"] = True  # it says "Nothing." to each
         with (
             FakeServer(["well", "well", "error_500"], answer=knows(removed)) as server,
-            pytest.raises(MedunlearnError, match=r"3 of 5 prompts were not answered: .* Run it again"),
+            pytest.raises(MedunlearnError, match=r"3 of 5 prompts were not answered"),
         ):
             audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
         with FakeServer(answer=knows(removed)) as server:

@@ -155,7 +155,7 @@ def test_the_table_gives_back_what_was_written(tmp_path: Path) -> None:
     assert read_trials(tmp_path / "none") == []
     (tmp_path / "trials.parquet").write_bytes(b"torn")
     assert read_trials(tmp_path) == []
-    assert (tmp_path / ".trials.parquet.broken").exists()
+    assert (tmp_path / ".trials.parquet.medunlearn-broken").exists()
 
 
 def test_nothing_is_asked_of_a_missing_optuna(monkeypatch: pytest.MonkeyPatch) -> None:

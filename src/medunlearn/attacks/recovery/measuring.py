@@ -37,6 +37,8 @@ from medunlearn.results.scores import question_labels
 if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel
 
+RANKED = "ranked_first"
+
 
 @dataclass
 class StateMeasurer:
@@ -176,21 +178,22 @@ class StateMeasurer:
             state, folder = self._state(model, f"{attack}, {strength}"), self.folder
         how = (self.evaluation, self.rendering, str(model.device), self.quiet, model, folder)
         questioning = Questioning(state, self.benchmark, *how)
-        _, responses, _ = questioning.ask(questions)
+        responses = None if self.attack.ranks_only else questioning.ask(questions)[1]
         ranks, _, _ = questioning.rank(self._plan, {question.question_id for question in questions})
         labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
         tokens = reference_tokens(self.run, self.benchmark, questions, self.evaluation, self.measures)
         items = question_items(questions, self._sides, responses, ranks=ranks, reference_tokens=tokens)
         problems = weight_problems(model.model, model.tokenizer)
         # The same answer to all of the forget set alone is what some methods aim at.
-        if {*map(self.side, questions)} == set(SIDES):
+        if responses is not None and {*map(self.side, questions)} == set(SIDES):
             pairs = ((question.answer, responses[question.question_id]) for question in questions)
             problems += answer_problems(
                 [(reference, answer.response, answer.finished) for reference, answer in pairs]
             )
         if problems:
             self.problems[f"{attack} {strength}"] = problems
-        scores = score_items(items, self.measures, self.evaluation, labels, str(model.device))
+        measures = [name for name in self.measures if responses is not None or name == RANKED]
+        scores = score_items(items, measures, self.evaluation, labels, str(model.device))
         return scores.assign(attack=attack, strength=strength)
 
     @contextmanager

@@ -63,7 +63,7 @@ class Quantization(WeightAttack):
 
     @classmethod
     def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:
-        return {**shared, "types": "int"}
+        return {**shared, "types": "int", "ranks_only": True}
 
     @classmethod
     def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:

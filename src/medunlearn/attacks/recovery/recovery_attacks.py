@@ -134,6 +134,7 @@ class RecoveryAttack(RecoveryInterface):
         unseen: ask about subjects whom no model is trained on (fold ``utility``) in place of retained ones.
         kinds: of the questions; none: all.
         values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
+        ranks_only: rank facts in each condition and generate no answer.
     """
 
     scored_by: ClassVar[tuple[str, ...]] = ("rouge_l", "em", "ranked_first")
@@ -150,6 +151,7 @@ class RecoveryAttack(RecoveryInterface):
     unseen: bool = False
     kinds: tuple[Kind, ...] = ()
     values: Literal["all", "choosing", "reporting"] = "all"
+    ranks_only: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -208,4 +210,4 @@ class WeightAttack(RecoveryAttack):
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)
-        yield sizes.measuring(model, model.questions, 1 + self.number_of_states(model))
+        yield sizes.measuring(model, model.questions, 1 + self.number_of_states(model), answers=not self.ranks_only)

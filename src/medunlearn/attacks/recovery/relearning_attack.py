@@ -127,14 +127,14 @@ class Relearning(RecoveryAttack):
                 continue
             data = relearned_data(model, variant, learned, what)
             yield sizes.training(*data, **how, seed=self.seed)
-            yield sizes.measuring(model, questions, 1)
+            yield sizes.measuring(model, questions, 1, answers=not self.ranks_only)
             question_ids = {question.question_id for question in questions}
             after = [question for question in model.attacked if question.question_id in question_ids]
-            yield sizes.measuring(model, after, len(self.points))
+            yield sizes.measuring(model, after, len(self.points), answers=not self.ranks_only)
 
     @classmethod
     def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:
-        return {**shared, "data": "retain", "measured": "end"}
+        return {**shared, "data": "retain", "measured": "end", "ranks_only": True}
 
     @classmethod
     def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:

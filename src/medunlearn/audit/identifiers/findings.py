@@ -18,7 +18,7 @@ from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of
 from medunlearn.audit.identifiers.normalized_text import IndexedText
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.data.records import Identifier, Record
-from medunlearn.data.storage import read_frame, write_frame
+from medunlearn.data.storage import read_frame, refuse_existing, write_frame
 
 RULES = "4"
 """Version of the matching rules; tables of other versions are made again."""
@@ -186,13 +186,19 @@ def as_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def stored_table(folder: Path | None, name: str, key: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """A table cached in a file under this key; computed and saved if the file is missing or broken."""
+    """A table cached in a file under this key; computed and saved if the file is missing or broken.
+
+    Raises:
+        InputError: the file is another program's table.
+    """
     path = None if folder is None else folder / name
     if path is not None and path.exists():
         with suppress(OSError, ValueError):
             stored = read_frame(path)
             if stored.attrs.get("key") == key:
                 return stored
+            if "key" not in stored.attrs:
+                refuse_existing(path, why="it is no table of ours")
     table = make()
     if path is not None:
         table.attrs["key"] = key

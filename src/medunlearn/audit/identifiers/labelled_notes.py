@@ -1,7 +1,8 @@
-"""Labelled text to measure detectors on: notes in four styles, invented notes, records, files.
+"""Labelled text to measure detectors on: notes in several styles, invented notes, records, files.
 
-The notes in four styles are invented, too, and in two halves. ``held_out`` was written before the rules of
-``patterns`` were tuned (on ``development``), and never used to change them.
+The notes in styles are invented, too, and in three sets. The rules of ``patterns`` were tuned on ``development``;
+``held_out`` was written before. ``fresh`` was written after the rules were finished, in other styles; they were
+measured on it once.
 """
 
 from __future__ import annotations
@@ -29,10 +30,8 @@ from medunlearn.synthetic.knowledge import SEXES
 from medunlearn.synthetic.people import Person, invent_people, written_date
 from medunlearn.synthetic.places import fantasy_towns
 
-Half = Literal["held_out", "development"]
-HALVES: tuple[Half, ...] = ("held_out", "development")
-STYLES = ("dictated", "dialogue", "discharge", "radiology")
-"""Dictated reports; notes and transcripts of conversations; discharge summaries and letters; radiology reports."""
+Half = Literal["held_out", "development", "fresh"]
+HALVES: tuple[Half, ...] = ("held_out", "development", "fresh")
 MIDDLES = 6
 """Sentences of an invented note after its first."""
 _LABEL = re.compile(r"\[([^\[\]]+)\]\((\w+)\)")
@@ -48,14 +47,19 @@ class LabelledText(NamedTuple):
     spans: tuple[DetectedSpan, ...]
 
 
-def labelled_styles(half: Half = "held_out") -> list[LabelledText]:
-    """The notes of one half, in the order of :data:`STYLES`; each note is a subject, ``radiology-3``."""
+def labelled_styles(half: Half = "fresh") -> list[LabelledText]:
+    """The notes of one set, by style; each note is a subject, ``radiology-3``."""
     notes = yaml.safe_load((files(__package__) / "notes_in_styles" / f"{half}.yaml").read_text(encoding="utf-8"))
     return [
         LabelledText(f"{style}-{number}", *read_marked(note))
-        for style in STYLES
-        for number, note in enumerate(notes[style], start=1)
+        for style, of_style in notes.items()
+        for number, note in enumerate(of_style, start=1)
     ]
+
+
+def style_of(note: LabelledText | str) -> str:
+    """Style of a note of :func:`labelled_styles`, by its subject."""
+    return (note if isinstance(note, str) else note.subject).rsplit("-", 1)[0]
 
 
 def read_marked(marked: str) -> tuple[str, tuple[DetectedSpan, ...]]:
@@ -81,7 +85,7 @@ def label_records(records: Iterable[Record], subject: Mapping[str, str] | None =
 
 
 def labelled_texts(name: str) -> list[LabelledText]:
-    """Our notes in four styles by the name of a half (``held-out``, ``development``), or a file of labelled text.
+    """Our notes by the name of a set (``fresh``, ``held-out``, ``development``), or a file of labelled text.
 
     Raises:
         SourceError: no such file, or rows that cannot be read.
@@ -91,7 +95,7 @@ def labelled_texts(name: str) -> list[LabelledText]:
 
 
 def half_of(name: str) -> Half | None:
-    """The half of our notes named ``held-out`` or ``development``; None for any other name."""
+    """The set of our notes named ``fresh``, ``held-out`` or ``development``; None for any other name."""
     return next((half for half in HALVES if half == name.replace("-", "_")), None)
 
 

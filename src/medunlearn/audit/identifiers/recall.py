@@ -17,7 +17,7 @@ from medunlearn.audit.identifiers.detectors.detected_spans import (
     covered,
 )
 from medunlearn.audit.identifiers.kinds import kinds
-from medunlearn.audit.identifiers.labelled_notes import STYLES, Half, LabelledText, labelled_styles
+from medunlearn.audit.identifiers.labelled_notes import Half, LabelledText, labelled_styles, style_of
 from medunlearn.audit.identifiers.leak_tables import shares
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -128,21 +128,27 @@ def detector_overlap(detector: Detector, labelled: Sequence[LabelledText]) -> pd
     return pd.DataFrame(rows, columns=["found_by", "labelled", "names", "dates_ages", "other", "share"])
 
 
-def recall_by_style(detector: Detector, half: Half = "held_out") -> pd.DataFrame:
-    """Names, and dates with ages, by style of note.
+def recall_by_style(
+    detector: Detector, half: Half = "fresh", groups: Sequence[str] = ("names", "dates_ages")
+) -> pd.DataFrame:
+    """Groups of kinds by style of note.
+
+    Args:
+        groups: of :data:`~medunlearn.audit.identifiers.kinds.GROUPS`; ``all`` for every kind together.
 
     Returns:
         The columns of :func:`detector_recall` with style (``all`` at the end) and group in place of kind.
     """
     readings = _readings(detector, labelled_styles(half))
+    styles = dict.fromkeys(style_of(subject) for subject, _, _ in readings)
     rows = []
-    for style in (*STYLES, ALL):
-        of_style = [reading for reading in readings if style in (ALL, reading[0].rsplit("-", 1)[0])]
-        for group in ("names", "dates_ages"):
+    for style in (*styles, ALL):
+        of_style = [reading for reading in readings if style in (ALL, style_of(reading[0]))]
+        for group in groups:
             of_group = [(subject, _of(group, own), _of(group, spans)) for subject, own, spans in of_style]
             rows.append({"style": style, "group": group, **_recall_table(of_group).iloc[-1].drop("kind").to_dict()})
     return pd.DataFrame(rows)
 
 
 def _of(group: str, spans: Spans) -> Spans:
-    return [span for span in spans if kinds()[span.kind].group == group]
+    return [span for span in spans if group in (ALL, kinds()[span.kind].group)]

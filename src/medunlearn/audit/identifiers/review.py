@@ -19,9 +19,9 @@ from medunlearn.audit.identifiers.leak_tables import shares
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.sensitive import term_lists
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_json, sha256_of_json, write_json
+from medunlearn.data.storage import read_json, refuse_existing, sha256_of_json, write_json
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.labels import LabelSheet, refuse_existing, refuse_problems, rows_of
+from medunlearn.judging.labels import LabelSheet, refuse_problems, rows_of
 from medunlearn.metrics.text import rouge_l_recalls
 from medunlearn.seeds import generator
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -56,7 +56,7 @@ def write_review(
     Raises:
         InputError: ``out`` holds a sheet, or no response is similar enough.
     """
-    refuse_existing(out / FILE)
+    refuse_sheet(out)
     sample, similar = sample_similar(outputs, records, least_rouge, number, seed)
     texts = {record.record_id: record.text for record in records}
     values = leaked(findings).drop_duplicates([*KEY, "kind", "key"]).groupby(KEY)[["kind", "value"]]
@@ -73,6 +73,11 @@ def write_review(
     SHEET.write(out / FILE, rows)
     write_json(out / CASES, {"cases": cases, "responses": len(sample), "of": similar, "least_rouge": least_rouge})
     return out / FILE
+
+
+def refuse_sheet(out: Path) -> None:
+    """Refuse a folder with a sheet. Raises InputError."""
+    refuse_existing(out / FILE, out / CASES, why="it may contain labels")
 
 
 def sample_similar(

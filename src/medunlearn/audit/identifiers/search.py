@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,15 +44,16 @@ from medunlearn.config import check
 from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, recorded_use, tightest, use_of_file
+from medunlearn.data.leftovers import MARK
 from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.records import Record
-from medunlearn.data.storage import make_folder, read_json, sha256_of_json, write_json
+from medunlearn.data.storage import make_folder, read_json, refuse_existing, sha256_of_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.progress import progress
 from medunlearn.results.runs import find_benchmark
 
 FILE = "identifiers.json"
-FINDINGS, PARTS = "findings.parquet", ".findings"
+FINDINGS, PARTS = "findings.parquet", f".findings.{MARK}-parts"
 BATCH = 200
 """Responses per saved part, with which an interrupted search resumes."""
 INVENTED, OWN = 200, 500
@@ -115,6 +117,13 @@ def find_identifiers(
     return findings
 
 
+def is_search(folder: Path) -> bool:
+    """True if a folder has the record of a search."""
+    with suppress(InputError, AttributeError):
+        return "settings" in read_json(folder / FILE)
+    return False
+
+
 @dataclass(frozen=True)
 class IdentifierSearch:
     """A search of responses for identifiers, and for sensitive content if the settings ask for it.
@@ -155,11 +164,15 @@ class IdentifierSearch:
 
         Raises:
             MedunlearnError: responses of the judge are missing; the others are kept.
+            InputError: a file of others has the name of ours.
         """
+        file = self.folder / FILE
+        if os.path.lexists(file) and not is_search(self.folder):
+            refuse_existing(file, why="it is no record of a search")
         make_folder(self.folder)
         self.tables()
         content = {**self.origin, "data_use": self.data_use, "settings": self.settings.model_dump(mode="json")}
-        write_json(self.folder / FILE, content)
+        write_json(file, content)
         if judge is not None:
             judge_sensitive(self.outputs, self.records, self.settings, judge, **self._options)
         return self
@@ -221,7 +234,7 @@ class IdentifierSearch:
         if detector is None:
             return {}
         detector = cached(detector)
-        texts = {"notes in four styles": labelled_styles(), "invented notes": invented_notes(INVENTED)}
+        texts = {"fresh notes in eight styles": labelled_styles(), "invented notes": invented_notes(INVENTED)}
         if own := [text for text in label_records(self.records, self.subjects) if text.spans][:OWN]:
             texts["these records"] = own
         return {

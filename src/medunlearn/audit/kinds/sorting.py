@@ -23,9 +23,9 @@ from medunlearn.config.audit import KindSettings
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.origins import Provenance, is_rehearsal_model, read_provenance
 from medunlearn.data.splits import shuffled
-from medunlearn.data.storage import read_json, read_table, write_json, write_table
+from medunlearn.data.storage import read_json, read_table, refuse_existing, write_json, write_table
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.labels import LabelSheet, refuse_existing
+from medunlearn.judging.labels import LabelSheet
 from medunlearn.judging.writing import Reject, Source, write
 from medunlearn.llm import Client, CostEstimate
 
@@ -110,7 +110,7 @@ def span_sheet(
     Raises:
         InputError: no span is long enough, or the sheet exists.
     """
-    refuse_existing(path)
+    refuse_existing(path, why="it may contain labels")
     texts = collect_spans(audit, settings)["text"]
     if texts.empty:
         raise InputError(

@@ -20,7 +20,9 @@ from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question
 from medunlearn.errors import ConfigError, MedunlearnError
+from medunlearn.generation.server import NEUTRAL
 from medunlearn.llm import Budget, Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
+from medunlearn.llm.faults import next_step
 from medunlearn.llm.requests import UNFINISHED
 from medunlearn.models.prompts import render
 from medunlearn.sources.multiple_choice import MultipleChoice
@@ -71,6 +73,7 @@ class ServerRespondent:
                 id=str(place),
                 prompt=_message(prompt, removal, job.settings.api),
                 max_tokens=limit,
+                fields=NEUTRAL,
                 prompt_version=f"option {prompt.name}",
                 identifiers=(),
             )
@@ -130,12 +133,12 @@ class ServerRespondent:
             Client(self.server, self.decision, store=store, budget=self.budget) as client,
         ):
             outcomes = list(client.stream(requests, what=title, quiet=job.quiet))
-            halted = client.halted
+            halted, permanent = client.halted, client.permanent
         if failures := [outcome for outcome in outcomes if outcome.status in UNFINISHED]:
             reason = halted or Counter(outcome.reason for outcome in failures).most_common(1)[0][0]
             raise MedunlearnError(
-                f"{len(failures)} of {len(outcomes)} prompts were not answered: {reason} Run it again: answered "
-                "prompts are stored and not sent again."
+                f"{len(failures)} of {len(outcomes)} prompts were not answered. {reason} Received responses are "
+                f"stored. {next_step(permanent)}."
             )
         return sorted(outcomes, key=lambda outcome: int(outcome.id))
 

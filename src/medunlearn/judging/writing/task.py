@@ -20,15 +20,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import jinja2
-from jinja2 import meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from medunlearn.config import PromptFile, read_yaml
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.llm.requests import Message, Request
-
-_JINJA = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+from medunlearn.template_process import placeholders, render_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +82,19 @@ class WritingPrompt:
         Raises:
             ValueError: a placeholder is missing or unknown.
         """
-        placeholders = meta.find_undeclared_variables(_JINJA.parse(self.user))
-        system, user = file.check(sorted(placeholders)).parts()
+        system, user = file.check(sorted(placeholders("The prompt", self.user))).parts()
         return replace(self, version=file.sha256[:12], system=system, user=user)
 
     def messages(self, fields: Mapping[str, str]) -> tuple[Message, ...]:
         """The prompt about one source; an InputError if it uses a missing field."""
         try:
-            system, user = (_JINJA.from_string(text).render(fields).strip() for text in (self.system, self.user))
+            system, user = (
+                render_prompt("The prompt", text, ("strict",), fields).strip() for text in (self.system, self.user)
+            )
         except jinja2.UndefinedError as error:
             raise InputError(f"The prompt needs a field that its source lacks: {error.message}.") from None
+        except jinja2.TemplateError as error:
+            raise InputError(f"The prompt cannot be filled in from its source: {error.message}.") from None
         return (*((Message("system", system),) if system else ()), Message("user", user))
 
 

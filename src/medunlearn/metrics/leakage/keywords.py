@@ -20,8 +20,9 @@ import pandas as pd
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.leftovers import MARK
 from medunlearn.data.records import Question, Record
-from medunlearn.data.storage import sha256_of
+from medunlearn.data.storage import refuse_existing, sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics import Keywords, get_metric
 from medunlearn.metrics.leakage import Extractor, extractor_class, table
@@ -77,10 +78,8 @@ def keywords(
     if out is None and benchmark.folder is None:
         raise InputError("The benchmark has no folder yet. Save it first, or name the file: out=...")
     path = _in_folder(benchmark.folder, extractor) if out is None and benchmark.folder else Path(out or "")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; --out is the Parquet file to write.")
-    if out is not None and path.exists() and table.origin_of(path) is None:
-        raise InputError(f"{path} is another table, and would be overwritten. Choose another --out.")
+    if out is not None and (path.is_symlink() or not path.is_file() or table.origin_of(path) is None):
+        refuse_existing(path, why="it holds no keywords of ours")
     by_question = _read_or_extract(benchmark, extractor, path, quiet)
     without = Counter(
         why_none(benchmark.record[question.record_id])
@@ -246,7 +245,7 @@ def _read_or_extract(benchmark: Benchmark, extractor: str, path: Path, quiet: bo
     origin = _origin(benchmark, extractor)
     by_question = _read_cache(path, origin)
     if by_question is None:
-        parts = path.with_name(f"{path.name}.parts")
+        parts = path.with_name(f".{path.name}.{MARK}-parts")
         by_question = _extract(benchmark, extractor, origin, parts, quiet)
         table.write(path, by_question, origin)
         shutil.rmtree(parts, ignore_errors=True)

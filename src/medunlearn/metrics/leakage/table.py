@@ -104,7 +104,9 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> Any:
     try:
-        return pq.ParquetFile(regular_file(path)).read()
+        with pq.ParquetFile(regular_file(path)) as file:
+            storage.refuse_large(file, path)
+            return file.read()
     except FileNotFoundError:
         raise InputError(
             f"There is no file {path}. `medunlearn build keywords BENCHMARK --out {path}` writes it."

@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 
 from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.errors import ConfigError, InputError, ModelError, UnknownNameError, first_line
 from medunlearn.models.load import LanguageModel
 from medunlearn.probes.utility.numbers import Result, TaskItem
+from medunlearn.template_process import chat_templates_apart
 from medunlearn.training.processes import Processes
 from medunlearn.training.turns import in_turns
 
@@ -107,7 +109,7 @@ def run_tasks(
     manager = task_manager(settings)
     from lm_eval.evaluator import evaluate
 
-    with _hide_output(), _own_random_numbers(language_model.device):
+    with _hide_output(), _own_random_numbers(language_model.device), _chat_templates(settings.chat):
         loaded = _load_tasks(manager, settings)
         model = _harness_model(language_model, settings.batch_size, processes or Processes(), bar)
         evaluated = evaluate(
@@ -123,6 +125,20 @@ def run_tasks(
     if settings.metric is not None and settings.metric not in metrics:
         raise ConfigError([f"metric={settings.metric!r}: the tasks have {', '.join(sorted(metrics))}."])
     return list(_items(evaluated["samples"])), results, list(_generated_samples(evaluated["samples"]))
+
+
+@contextmanager
+def _chat_templates(used: bool) -> Iterator[None]:
+    """Context in which the harness renders chat templates within limits.
+
+    Raises:
+        ModelError: the template is wrong.
+    """
+    try:
+        with chat_templates_apart("The chat template") if used else nullcontext():
+            yield
+    except TemplateError as error:
+        raise ModelError(f"The chat template cannot be filled in: {first_line(error)}.") from error
 
 
 def _load_tasks(manager: Any, settings: UtilitySettings) -> Any:

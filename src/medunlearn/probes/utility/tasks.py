@@ -25,7 +25,8 @@ from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import Rendering
 from medunlearn.paper import paper_of
-from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.probes.probe_set import refuse_other_material
+from medunlearn.probes.question_selection import material_of, questions_to_ask
 from medunlearn.probes.questioning import longest_answer
 from medunlearn.results.runs import Run
 
@@ -62,9 +63,10 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
     """
     if out.exists() and (not out.is_dir() or not holds_nothing(out)):
         raise InputError(f"{out} is not an empty folder. Choose another --out.")
+    refuse_other_material(settings.probes, material_of(benchmark))
     rendering, limit = _like(benchmark, settings)
     metrics = _metrics(benchmark, settings)
-    evaluation = {name: getattr(settings, name) for name in ("split", "folds", "limit", "seed")}
+    evaluation = {name: getattr(settings, name) for name in ("split", "folds", "limit", "subjects", "seed")}
     split, grouping = benchmark.split(settings.split), paper_of(benchmark.builder).grouping
     sides, prefix = benchmark.sides(split), _slug("medunlearn", benchmark.builder, split.name)
     parts: dict[str, dict[str, list[dict[str, Any]]]] = {}

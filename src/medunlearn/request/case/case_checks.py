@@ -11,7 +11,7 @@ from typing import Any, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509 import Certificate
 
-from medunlearn.data.leftovers import is_leftover
+from medunlearn.data.leftovers import is_passed_over
 from medunlearn.data.storage import read_json, sha256_of
 from medunlearn.errors import InputError, MedunlearnError, first_few
 from medunlearn.input_files import regular_file
@@ -111,7 +111,7 @@ class _CaseFiles:
             yield self._timestamp()
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file() or path.is_symlink()):
             name = path.relative_to(self.folder).as_posix()
-            if name not in (*files, STATEMENT, QUERY, REPLY) and not is_leftover(path):
+            if name not in (*files, STATEMENT, QUERY, REPLY) and not is_passed_over(path):
                 yield self._check("file", name, "orphan", "it is not signed, and no part of the case")
 
     def _check(self, what: str, name: str, state: State, note: str = "") -> Check:

@@ -27,7 +27,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
+from medunlearn.data.leftovers import holds_nothing, part_of, part_pattern, remove_stray_parts
 from medunlearn.data.storage import as_storage_error, json_bytes, make_folder
 from medunlearn.errors import InputError
 from medunlearn.input_files import regular_file
@@ -97,7 +97,7 @@ def write_case(
     part = part_of(folder)
     try:
         make_folder(folder.parent)
-        remove_stray_parts(folder.parent, f".{folder.name}.*.part")
+        remove_stray_parts(folder.parent, part_pattern(folder.name))
         shutil.rmtree(part, ignore_errors=True)
         for name, content in files.items():
             _write(part / name, content)

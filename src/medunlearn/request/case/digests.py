@@ -86,11 +86,14 @@ def weights_by_name(model: ModelDigest, prefix: str = "") -> dict[str, FileDiges
     return own if model.base is None else own | weights_by_name(model.base, prefix + BASE)
 
 
-def digest_notes(benchmark: Benchmark, forget: frozenset[str], earlier: int = 0) -> NotesDigest:
+def digest_notes(
+    benchmark: Benchmark, forget: frozenset[str], *, total: tuple[int, int] | None = None, earlier: int = 0
+) -> NotesDigest:
     """The notes of a benchmark, with its records' table.
 
     Args:
         forget: ids of the records of this request's patients.
+        total: numbers of all records and patients, of which the benchmark may have a part.
         earlier: number of records of earlier requests' patients.
     """
     level = benchmark.subject_level
@@ -98,10 +101,13 @@ def digest_notes(benchmark: Benchmark, forget: frozenset[str], earlier: int = 0)
     table = None if benchmark.folder is None else benchmark.folder / "records.parquet"
     # Patients whom no model saw, invented ones among them, are none of the owner's notes.
     trained = [record for record in benchmark.records if record.fold == "train"]
+    read = len(trained), len({record.groups.get(level) for record in trained})
+    records, patients = total or read
     return NotesDigest(
         sha256=sha256_of_json(rows) if table is None else sha256_of(table),
-        records=len(trained),
-        patients=len({record.groups.get(level) for record in trained}),
+        records=records,
+        patients=patients,
+        read=None if records == read[0] else read[0],
         forget_records=len(forget),
         earlier_records=earlier,
     )

@@ -80,6 +80,9 @@ class NotesDigest(EvidencePart):
     sha256: Sha256
     records: int = Field(ge=1)
     patients: int = Field(ge=1)
+    read: int | None = Field(
+        default=None, ge=1, description="records that were read: a seeded sample of others; null: all"
+    )
     forget_records: int = Field(ge=1, description="records of this request's patients")
     earlier_records: int = Field(
         0, ge=0, description="records of earlier requests' patients, never trained on again"
@@ -237,6 +240,16 @@ class CostReading(EvidencePart):
         return None if self.floor is None or share is None else share >= self.floor
 
 
+class EarlierPatients(EvidencePart):
+    """Patients of earlier requests: each request asks some of them again, by turns."""
+
+    asked: tuple[Pseudonym, ...] = ()
+    not_asked: tuple[Pseudonym, ...] = Field(default=(), description="not this time: nothing is known of them")
+    absent: tuple[Pseudonym, ...] = Field(
+        default=(), description="not in the notes any more, or under another id, so that nobody can ask"
+    )
+
+
 class Battery(EvidencePart):
     """The checks that the verdict rests on, and skipped checks."""
 
@@ -246,6 +259,12 @@ class Battery(EvidencePart):
     checks: tuple[BatteryCheck, ...] = ()
     untested: tuple[Untested, ...] = ()
     coverage: tuple[FactCoverage, ...] = Field(default=(), description="of each patient of the request")
+    templates: tuple[str, ...] = Field(
+        default=(), description="prompt templates of the questions; in the second one, direct questions"
+    )
+    earlier: EarlierPatients | None = Field(
+        default=None, description="patients of earlier requests; null: there are none, or an older version"
+    )
     problems: tuple[str, ...] = Field(
         default=(), description="why the model afterwards is broken; empty if it is healthy"
     )

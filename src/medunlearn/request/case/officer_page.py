@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from medunlearn.reports.blocks import Block, Bullets, Cell, Facts, Headline, Report, Table, Text, blocks, section
 from medunlearn.reports.formatting import ABSENT, count, decimal, interval, p_text, signed
+from medunlearn.request.case.earlier_patients import not_asked_sentences
 from medunlearn.request.case.evidence import (
     NOTHING_TRAINED,
     BatteryCheck,
@@ -153,6 +154,7 @@ def _request(evidence: CaseEvidence) -> tuple[Block, ...]:
     records = (
         f"{count(notes.forget_records, 'record')} among {count(notes.records, 'record')} of "
         f"{count(notes.patients, 'patient')}"
+        + (f", of which {notes.read:,} were read" if notes.read is not None else "")
     )
     before = (
         f"The model had been through {count(earlier, 'earlier request')}; those patients' "
@@ -162,8 +164,17 @@ def _request(evidence: CaseEvidence) -> tuple[Block, ...]:
     )
     return (
         Text(f"The owner of the model was asked on {evidence.request.received.isoformat()} to {task}."),
-        Text(f"{_method_text(evidence, records)} {before}"),
+        Text(f"{_method_text(evidence, records)} {before}{_templates_text(evidence)}"),
     )
+
+
+def _templates_text(evidence: CaseEvidence) -> str:
+    """The prompt templates; empty for a case of an older version."""
+    first, *second = evidence.battery.templates or ("",)
+    if not first:
+        return ""
+    both = f"; plain questions in {second[0]} too, as it answers about as well in both" if second else ""
+    return f" The model was asked in the template {first}{both}."
 
 
 def _method_text(evidence: CaseEvidence, records: str) -> str:
@@ -296,6 +307,7 @@ def _untested_blocks(evidence: CaseEvidence) -> tuple[Block, ...]:
         facts.update({(own.kind, own.type, own.reason): own.number for own in coverage.untested})
     for (kind, name, reason), number in sorted(facts.items()):
         lines.append(f"{count(number, 'fact')} ({' '.join(dict.fromkeys((kind, name)))}): {reason}.")
+    lines += not_asked_sentences(evidence.battery)
     always = "Whatever no check of this battery asks; copies of the notes, of older models and of backups."
     return (Bullets((*lines, always)),)
 

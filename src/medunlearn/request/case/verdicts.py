@@ -238,9 +238,11 @@ def _remarks(battery: Battery, able: Sequence[BatteryCheck], exact: ExactDeletio
     tested = [check for check in earlier if any(test.p is not None for test in check.patients)]
     if tested:
         number, checks = len({test.patient for check in tested for test in check.patients}), len(tested)
+        left_out = 0 if battery.earlier is None else len(battery.earlier.not_asked)
+        rest = f" {count(left_out, 'other')} were not asked about this time." if left_out else ""
         yield (
             f"Patients of earlier requests: no sign that one of {number} came back in {count(checks, 'check')}, "
-            "each patient tested alone."
+            f"each patient tested alone.{rest}"
         )
     margins = [check.comparison.margin for check in battery.checks if check.comparison is not None]
     yield from (_bare_text(check) for check in earlier if _above_strangers(check, max(margins)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 from medunlearn.data.escaping import csv_of_frame
 from medunlearn.data.storage import atomic_file, json_bytes
 from medunlearn.errors import InputError
+from medunlearn.input_files import path_text
 from medunlearn.request.holders.traces import Trace
 
 How = (
@@ -78,12 +78,12 @@ class Holders:
     def table(self) -> pd.DataFrame:
         """One row per file and kind of trace, and one per unsearched file with a reason; no text."""
         rows: list[tuple[Any, ...]] = [
-            (_printable(holder.path), holder.kind, holder.bytes, holder.sha256, how, number, "")
+            (path_text(holder.path), holder.kind, holder.bytes, holder.sha256, how, number, "")
             for holder in self.holders
             for how, number in holder.evidence.items()
         ]
         rows += [
-            (_printable(file.path), None, None, None, "not looked at", None, file.reason) for file in self.unread
+            (path_text(file.path), None, None, None, "not looked at", None, file.reason) for file in self.unread
         ]
         table = pd.DataFrame(rows, columns=list(COLUMNS))
         return table.astype({"bytes": "Int64", "evidence": "Int64"})
@@ -100,7 +100,6 @@ class Holders:
             raise InputError(f"{path}: the log is written as {', '.join(LOGS)}.")
 
         with atomic_file(path) as part:
-            os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
             if suffix == ".parquet":
                 table.to_parquet(part)
             elif suffix == ".csv":
@@ -110,8 +109,3 @@ class Holders:
                 facts = {"complete": self.complete, "files": self.files, "bytes": self.bytes, "rows": rows}
                 part.write_bytes(json_bytes(facts))
         return path
-
-
-def _printable(path: Path) -> str:
-    """A path as text; bytes that are not UTF-8 are escaped."""
-    return os.fsencode(path).decode(errors="backslashreplace")

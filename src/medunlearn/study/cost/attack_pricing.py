@@ -71,9 +71,11 @@ class PricedSizes:
         missing: Any = None
         return PlannedModel(missing, self.pricing.benchmark, attack, self.settings, missing, True)
 
-    def measuring(self, model: AttackedModel, questions: Sequence[Question], times: int) -> Cost:
+    def measuring(
+        self, model: AttackedModel, questions: Sequence[Question], times: int, *, answers: bool = True
+    ) -> Cost:
         share = len(questions) / len(model.questions)
-        once = self.pricing.answering(questions, model.evaluation)
+        once = self.pricing.answering(questions, model.evaluation) if answers else Cost()
         once += self.pricing.ranking(model.evaluation).times(share)
         return _beside_a_copy(once.times(times))
 

@@ -53,4 +53,4 @@ def missing_parts(
         yield "utility: lm-evaluation-harness is not installed: pip install 'medunlearn[utility]'."
     for judge in judges:
         if (key := judge.settings.api_key_env) and not os.environ.get(key):
-            yield f"judge: {judge.name} needs a key, and ${key} is not set; it judges nothing without."
+            yield f"judge: {judge.name} judges nothing: the variable of its key (api_key_env) is not set."

@@ -42,6 +42,7 @@ from medunlearn.results.evaluated import (
 )
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.epochs.epoch_selection import TABLE
+from medunlearn.study.forget_loss import ForgetLoss
 from medunlearn.study.presets import is_tiny
 from medunlearn.study.report.gather_attacks import attack_parts, attacks_on, find_attack
 from medunlearn.study.report.gather_ranks import gather_ranks
@@ -95,6 +96,7 @@ def gather(
             **results["benchmark"],
             "data_use": tightest([model.data_use for model in models]) or UNKNOWN,
             "provenance": [entry.to_json() for entry in written],
+            "probes": models[0].probes,
         },
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
@@ -108,6 +110,7 @@ def gather(
             *warnings,
             *caveats_of(results["benchmark"], models),
             *(reference.caveats if reference else ()),
+            *unchanged_runs(models),
             *nothing_to_forget(ranks),
         ),
         broken=warnings,
@@ -160,6 +163,14 @@ def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
             f"{benchmark.folder} is not the benchmark that {first.run.folder} was evaluated on. Use that one, or "
             "evaluate the runs on this one."
         )
+
+
+def unchanged_runs(models: Sequence[Evaluated]) -> Iterator[str]:
+    """Sentences on unlearned models that say of the forget set about what the target says."""
+    for model in models:
+        loss = ForgetLoss.of(model.run.info.results)
+        if loss is not None and loss.is_unchanged:
+            yield f"{model.run.label} unlearned hardly anything: {loss.words}."
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:

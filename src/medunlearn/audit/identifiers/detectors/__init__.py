@@ -13,8 +13,10 @@ from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.registry import resolve
 
 DETECTORS: Mapping[str, str] = {
+    "auto": "medunlearn.audit.identifiers.detectors.spacy_tagger:installed_detectors",
     "patterns": "medunlearn.audit.identifiers.detectors.patterns:Patterns",
     "presidio": "medunlearn.audit.identifiers.detectors.presidio:Presidio",
+    "spacy": "medunlearn.audit.identifiers.detectors.spacy_tagger:SpacyTagger",
     "tagger": "medunlearn.audit.identifiers.detectors.tagger:Tagger",
     "gliner": "medunlearn.audit.identifiers.detectors.gliner:Gliner",
 }
@@ -102,7 +104,10 @@ def make_detector(name: str) -> Detector:
     """
     if "," in name:
         names = [part.strip() for part in name.split(",") if part.strip()]
-        return UnitedDetectors([make_detector(part) for part in dict.fromkeys(names)])
+        made = [make_detector(part) for part in dict.fromkeys(names)]
+        # `auto` is a union itself, and may hold one that is named beside it.
+        parts = {f"{part.name}/{part.version}": part for detector in made for part in parts_of(detector).values()}
+        return UnitedDetectors(list(parts.values()))
     key, _, argument = name.partition(":")
     if key in DETECTORS and argument:
         detector: Detector = resolve("detectors", key, DETECTORS)(argument)

@@ -11,6 +11,7 @@ from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, 
 from medunlearn.audit.identifiers.normalized_text import WORD
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, first_line
+from medunlearn.models.loading import from_pretrained
 
 LABELS: Mapping[str, str] = {
     "person": "name",
@@ -88,6 +89,6 @@ def _load(folder: Path) -> Any:
         ) from None
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return gliner.GLiNER.from_pretrained(str(folder), local_files_only=True, map_location=device).eval()
+        return from_pretrained(gliner.GLiNER, str(folder), local_files_only=True, map_location=device).eval()
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{folder} holds no GLiNER model: {first_line(error)}") from error

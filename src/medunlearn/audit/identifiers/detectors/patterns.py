@@ -25,7 +25,7 @@ from medunlearn.audit.identifiers.normalized_text import ages_in
 from medunlearn.audit.identifiers.written_dates import dates_in
 
 _FILE = files(__package__) / "rules.yaml"
-_RULES_VERSION = "2"
+_RULES_VERSION = "3"
 _AGE_OF_NAME = re.compile(r",?\s\(?(?P<years>1[01]\d|[1-9]?\d)(?=\)|,\s[a-z]|,?\s(?:is|was|has|had)\b)")
 _PLACE = re.compile(
     r"\b(?:in|from|near|to|of|at|outside|around)\s(?P<it>(?:(?:St|Mt|Ft)\.?\s)?[A-Z][\w'’-]+(?:\s(?:of\s|the\s|on\s)?[A-Z][\w'’-]+){0,3})"
@@ -156,6 +156,8 @@ def _is_place(kind: str, value: str) -> bool:
     if kind == "location":
         own = words[0] not in gazetteer().no_names or words[0] in ("st", "new", "north")
         return own and words[0] not in _MONTHS and value.lower() not in gazetteer().large_places
+    if words[0] in ("st", "saint"):
+        return True
     name_words = (word.removesuffix("'s").removesuffix("’s") for word in words[:-1])
     return not all(word in gazetteer().no_names or word in ("of", "the", "on", "and") for word in name_words)
 

@@ -39,6 +39,19 @@ _TITLE = re.compile(
     r"\b(Mr|Mrs|Ms|Miss|Mister|Dr|Drs|Doctor|Prof|Professor|Nurse|Sister|Pastor|Rev|Fr|Chaplain|Rabbi|Judge)\.?\s{1,2}$",
     re.IGNORECASE,
 )
+_TITLED = re.compile(
+    r"\b(?P<title>Mr|Mrs|Ms|Miss|Dr|Prof)\.?\s(?P<it>(?:(?:van|von|der|den|de|del|della|di|da|du|la|le|al|el|bin|ibn|ter|"
+    r"ten|ben|abu|[Ss]t\.?|[Vv]an|[Vv]on|[Dd]e|[Aa]l|[Ee]l)[\s-]){0,3}(?P<last>[A-Z][^\W\d_]*(?:['’-][^\W\d_]+)*))"
+)
+_NO_FAMILY = frozenset(
+    (
+        *("on", "no", "the", "and", "or", "who", "to", "of", "in", "at", "is"),
+        *("was", "has", "had", "for", "if", "it", "call", "a", "an", "i", "he"),
+        *("she", "they", "we", "you", "my", "his", "her", "this", "that", "reports", "states"),
+        *("notes", "phone", "office", "not", "unknown", "none", "available", "name", "signature", "please", "per"),
+        *("with", "from", "by"),
+    )
+)
 _STAFF_TITLES = ("dr", "drs", "doctor", "prof", "professor", "nurse", "chaplain")
 _CREDENTIALS = re.compile(
     r",?\s{1,2}\(?(?:M\.?D|D\.?O|R\.?N|N\.?P|P\.?A(?:-?C)?|Ph\.?D|L\.?P\.?N|C\.?R\.?N\.?A|C\.?N\.?M|L\.?C\.?S\.?W|"
@@ -109,6 +122,7 @@ def names_in(text: str) -> list[PersonName]:
     """Every capitalized person name in a text, unordered; names may overlap."""
     words = list(capitalized_words(text))
     names = [name for candidate in name_candidates(text, words) for name in _names_of(candidate)]
+    names += _titled_words(text)
     return [*names, *_repeated_names(text, words, names)]
 
 
@@ -126,6 +140,24 @@ def _names_of(candidate: NameCandidate) -> Iterator[PersonName]:
             yield name
         else:
             yield from _common(candidate)
+
+
+def _titled_words(text: str) -> Iterator[PersonName]:
+    """Particles and words of any other use behind a title: ``Mr. al-Rashid``, ``Dr. Small``."""
+    for match in _TITLED.finditer(text):
+        word = folded(match["last"])
+        if word not in _NO_FAMILY and word not in _PLACEHOLDERS and word.strip("x"):
+            yield PersonName(*match.span("it"), _kind_of_title(match["title"]), COMMON)
+
+
+def is_clinicians(text: str, start: int, end: int) -> bool:
+    """True if a name has a clinician's title before it, or credentials behind it."""
+    title = _TITLE.search(text[max(0, start - 12) : start])
+    return bool(_CREDENTIALS.match(text, end)) or (title is not None and _kind_of_title(title[1]) == "clinician")
+
+
+def _kind_of_title(title: str) -> str:
+    return "clinician" if title.lower() in _STAFF_TITLES else "name"
 
 
 def _last_word(before: str) -> str:
@@ -150,8 +182,7 @@ def _name_with_title(candidate: NameCandidate) -> PersonName | None:
     # What follows in the next line may be its first word.
     if "\n" in candidate.text[candidate.start : words[-1].end]:
         words = words[:1]
-    kind = "clinician" if title[1].lower() in _STAFF_TITLES else "name"
-    return PersonName(candidate.start, words[-1].end, kind, STRONG)
+    return PersonName(candidate.start, words[-1].end, _kind_of_title(title[1]), STRONG)
 
 
 def _family_name_first(candidate: NameCandidate) -> PersonName | None:

@@ -16,9 +16,10 @@ from typing import Any
 
 from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, Detector, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
+from medunlearn.audit.identifiers.detectors.spacy_tagger import installed_pipeline, load_pipeline
 from medunlearn.audit.identifiers.detectors.tagger import Tagger
 from medunlearn.audit.identifiers.kinds import kinds
-from medunlearn.errors import InputError, first_line
+from medunlearn.errors import InputError
 
 INSTALL = "pip install 'medunlearn[identifiers]', or choose --detectors patterns, which needs nothing."
 ENTITIES: Mapping[str, str] = {
@@ -33,8 +34,6 @@ ENTITIES: Mapping[str, str] = {
 RECOGNIZERS = ("Date", "Phone", "UsSsn", "Ip", "Iban", "CreditCard")
 OF_MODEL: Mapping[str, str] = {"PERSON": "name", "LOCATION": "location"}
 """Presidio's entity of a spaCy pipeline -> our kind."""
-PIPELINES = ("en_core_web_trf", "en_core_web_lg", "en_core_web_md", "en_core_web_sm")
-"""spaCy pipelines that are looked for, the best first."""
 OURS = "MEDUNLEARN_"
 _LEAST = 0.35
 
@@ -44,7 +43,7 @@ class Presidio:
 
     Args:
         model: a spaCy pipeline (its name, or a folder), or a folder with a token classification model; empty: the
-            best of :data:`PIPELINES` that is installed, or none.
+            best pipeline that is installed, or none.
 
     Attributes:
         model: the model in use; ``no model`` without one.
@@ -89,16 +88,10 @@ def _pipeline(model: str) -> tuple[Any, str]:
     """A spaCy pipeline and its name; a blank one if none is named or installed."""
     import spacy
 
-    name = model or next((name for name in PIPELINES if spacy.util.is_package(name)), "")
+    name = model or installed_pipeline()
     if not name:
         return spacy.blank("en"), "no model"
-    try:
-        pipeline = spacy.load(name)
-    except (OSError, ValueError, ImportError) as error:
-        raise InputError(
-            f"presidio:{name} is neither a spaCy pipeline nor a folder of a token classification model: "
-            f"{first_line(error)} Install a pipeline, or write presidio alone."
-        ) from error
+    pipeline = load_pipeline(name)
     return pipeline, f"{pipeline.meta['name']}-{pipeline.meta['version']}"
 
 

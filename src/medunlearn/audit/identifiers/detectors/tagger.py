@@ -10,6 +10,7 @@ from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, 
 from medunlearn.audit.identifiers.kinds import kind_of, kinds
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, first_line
+from medunlearn.models.loading import from_pretrained
 
 LABELS: Mapping[str, str] = {
     "per": "name",
@@ -130,11 +131,11 @@ def _kind(label: str) -> str | None:
 
 def _load(folder: Path) -> tuple[Any, Any]:
     import torch
-    from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForTokenClassification.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        tokenizer = from_pretrained("AutoTokenizer", folder, local_files_only=True)
+        options = {"local_files_only": True, "use_safetensors": True}
+        model = from_pretrained("AutoModelForTokenClassification", folder, **options)
     except (OSError, ValueError) as error:
         raise InputError(f"{folder} is not a token classification model: {first_line(error)}") from error
     if not tokenizer.is_fast:

@@ -125,6 +125,7 @@ def _screens(audits: Audits, relations: AuditRelations, show_text: bool) -> tupl
 
 def _audited_model(audit: AuditTables, relations: AuditRelations) -> AuditedModel:
     facts = flat({name: value for name, value in audit.info.items() if name != "results"})
+    facts |= flat({"probe_set": audit.info.get("results", {}).get("probe_set", {})})
     baselines = tuple(relations.baselines.get(audit.label, ()))
     return AuditedModel(audit.label, audit.unit, baselines, facts, RunRecord.of(audit.info).problems)
 

@@ -188,7 +188,8 @@ def beyond_baselines(
 def paired_gaps(audit: AuditTables, baseline: AuditTables) -> pd.DataFrame:
     """Runs of 30 (:func:`.ratios.greedy_runs`) minus a baseline's on the probes that both scored, -1 to 1."""
     ours, theirs = (greedy_runs(side, [PRIMARY]) for side in (audit, baseline))
-    gaps = ours["value"] - ours["item"].map(theirs.set_index("item")["value"])
+    # Without plain beginnings both are empty, and an empty column of texts is no number.
+    gaps = ours["value"] - ours["item"].map(theirs.set_index("item")["value"]).astype("float64")
     return ours.assign(value=gaps).dropna(subset="value")
 
 

@@ -11,6 +11,7 @@ from medunlearn.audit.screen_blocks import (
     cases_section,
     identifiers_section,
     missing_section,
+    tiers_section,
     ways_section,
 )
 from medunlearn.papers.memorization.report import figures as plots
@@ -75,6 +76,7 @@ def audit_report(content: AuditContent) -> Report:
         answers(content.screens),
         None if content.problems else caveats,
         ways_section(content.screens),
+        tiers_section(content.screens),
         identifiers_section(content.screens),
         missing_section(content.screens) if content.screens else None,
         cases_section(content.screens) if content.screens else None,
