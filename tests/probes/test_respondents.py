@@ -76,7 +76,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def evaluated(source: object, hospital: Benchmark, folder: Path, **settings: Any) -> Evaluation:
     how = {**QUIET, "metrics": (*TEXT, *MORE), **settings}
-    return mu.evaluate(str(source), hospital, out=folder / "table.csv", **how)
+    return mu.evaluate(str(source), hospital, out=folder / "table.csv", overwrite=True, **how)
 
 
 def assert_text_is_equal(one: Evaluated, here: Evaluated) -> None:

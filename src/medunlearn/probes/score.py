@@ -128,7 +128,7 @@ def score_evaluation(
         others = scores[~scores["measure"].isin([*distinct_metrics(metric_list)])]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
         info, responses = evaluated.record.info, evaluated.responses
-        pairs = ((item.reference, responses[item.question_id]) for item in items)
+        pairs = ((item.reference, responses[item.question_id]) for item in items if not item.unanswered)
         problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
         info.results["own_measures"] = {**evaluated.own_measures, **own_measures(metric_list)}
