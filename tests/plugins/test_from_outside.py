@@ -154,7 +154,7 @@ def test_an_attack_runs_and_stands_on_the_page(run: Callable[..., Any], here: Pa
     run("score", "victim", "--measures=length", "--allow-broken", "--quiet")
     for folder in ("attacks", "evaluations"):
         assert "length" in measures_in(here / "victim" / folder)
-    said = "He was seen for a cough and sent home with syrup."
+    said = " ".join(f"On day {day} he had a cough and was given syrup." for day in range(6))
     (here / "said.jsonl").write_text(json.dumps({"record_id": "r", "prefix": "", "suffix": said, "response": said}))
     run("audit", "--responses=said.jsonl", "--out=audited", "--measures=length,run_30", "--quiet")
     assert measures_in(here / "audited") == {"length", "run_30"}
