@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from medunlearn.audit.verbatim import SharedRun, longest_run, runs_of_at_least
 from medunlearn.metrics import Item, get_metric, words
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
 from medunlearn.metrics.text import rouge_l_recalls, token_entropy
+from medunlearn.metrics.verbatim import SharedRun, longest_run, runs_of_at_least
 from medunlearn.seeds import generator
 from medunlearn.study.benchmark_builds import build
 

@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     from medunlearn.audit.options.option_audit import audit_options
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.metrics.leakage.keywords import keywords
-    from medunlearn.probes.score import score
     from medunlearn.results.runs import Run
     from medunlearn.results.scores import scores
+    from medunlearn.study.rescore import score
 
 # Loaded when first asked for, so that `import medunlearn` is light and scoring responses needs no torch.
 _ELSEWHERE = {
@@ -81,7 +81,7 @@ _ELSEWHERE = {
     "audit": "medunlearn.audit.audit_run",
     "audit_options": "medunlearn.audit.options.option_audit",
     "keywords": "medunlearn.metrics.leakage.keywords",
-    "score": "medunlearn.probes.score",
+    "score": "medunlearn.study.rescore",
     "scores": "medunlearn.results.scores",
 }
 

@@ -4,7 +4,8 @@ A table maps a public name to ``"module:attribute"``. It is text, so listing it 
 is not in the table may be
 
 - a dotted path, ``my_package.my_module:MyMethod``, for a plug-in outside the tree, or
-- an entry point that an installed package declares in the group ``medunlearn.<table>``.
+- an entry point that an installed package declares in the group ``medunlearn.<table>``, or under an earlier name of
+  that group.
 """
 
 from __future__ import annotations
@@ -33,19 +34,34 @@ from medunlearn.errors import (
 )
 from medunlearn.ranges import bounds_of, is_inside, range_text
 
+EARLIER: Mapping[str, tuple[str, ...]] = {"measures": ("metrics",)}
+"""Group -> its earlier names, under which installed packages may still declare plug-ins."""
 
-def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
+
+def names(group: str, table: Mapping[str, str], *, earlier: bool = True) -> dict[str, str]:
     """Every name of a group with its target: the table's own, then those of installed plug-ins.
 
     A plug-in cannot replace a name of the table; of two plug-ins with one name, :func:`resolve` takes neither.
+
+    Args:
+        earlier: plug-ins that are declared under an earlier name of the group too.
     """
-    return {**{name: targets[0] for name, targets in _installed(group, entry_points).items()}, **table}
+    installed = _plugins(group) if earlier else _installed(group, entry_points)
+    return {**{name: targets[0] for name, targets in installed.items()}, **table}
 
 
 def clashes(group: str, table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Names that an installed plug-in declares though they are taken: by the table, or by another plug-in."""
-    installed = _installed(group, entry_points)
-    return {name: targets for name, targets in installed.items() if name in table or len(targets) > 1}
+    return {name: targets for name, targets in _plugins(group).items() if name in table or len(targets) > 1}
+
+
+def _plugins(group: str) -> Mapping[str, tuple[str, ...]]:
+    """Plug-ins of a group and of its earlier names: name -> targets."""
+    targets: dict[str, tuple[str, ...]] = {}
+    for own in (group, *EARLIER.get(group, ())):
+        for name, paths in _installed(own, entry_points).items():
+            targets[name] = tuple(dict.fromkeys((*targets.get(name, ()), *paths)))
+    return targets
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,10 +70,9 @@ def test_semantic_measures_are_rows_of_the_scores(
         def __init__(self, source: str, device: str) -> None:
             encoders.append(source)
 
-        def score(self, stored: Any, meant: Any, *, idf: bool, advance: Callable[[int], None]) -> Any:
+        def score(self, stored: Any, meant: Any) -> Any:
             from medunlearn.models.bert_score import BertScore
 
-            advance(len(stored))
             return [BertScore(*3 * [float(a == b)]) for a, b in zip(stored, meant, strict=True)]
 
     monkeypatch.setattr("medunlearn.models.bert_score.BertScorer", Encoder)
@@ -88,6 +86,8 @@ def test_semantic_measures_are_rows_of_the_scores(
     assert table.loc["bert_score", "value"] == 0.5
     assert "bart_score" not in table.index
     assert {"run_30", "rouge_l"} <= set(table.index)
+    named = audit(responses=stored, out=tmp_path / "b", measures="bert_score", encoder="org/encoder", **SMALL)
+    assert named.table().set_index("measure").loc["bert_score", "value"] == 0.5
 
 
 def test_the_released_codes_semantic_variant(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,7 @@ def test_the_released_codes_semantic_variant(stored: Path, tmp_path: Path, monke
         def __init__(self, source: str, device: str) -> None:
             assert source == "org/bart"
 
-        def score(self, sources: Any, targets: Any, *, advance: Callable[[int], None]) -> Any:
-            advance(len(sources))
+        def score(self, sources: Any, targets: Any) -> Any:
             return [-len(target) / 3 for target in targets]
 
     def cut(texts: Any, bart: str) -> Any:
@@ -181,5 +180,5 @@ def test_mistakes_are_told_at_once_before_anything_runs(stored: Path, tmp_path: 
     assert "at_least" in told
     assert "stored responses are no model to ask" in told
     assert not (tmp_path / "a").exists()
-    with pytest.raises(ConfigError, match="bert_score has a model of its own"):
+    with pytest.raises(ConfigError, match="bert_score needs an encoder of BERTScore: --encoder"):
         audit(responses=stored, out=tmp_path / "a", measures="bert_score", **SMALL)

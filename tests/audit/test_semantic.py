@@ -16,9 +16,7 @@ from medunlearn.models.bert_score import BertScore, BertScorer
 class Encoder:
     """Precision is the share of the response's words that the reference has, recall the same the other way."""
 
-    def score(
-        self, texts: Sequence[str], meant: Sequence[str], *, idf: bool, advance: Callable[[int], None]
-    ) -> Any:
+    def score(self, texts: Sequence[str], meant: Sequence[str], *, advance: Callable[[int], None]) -> Any:
         advance(len(texts))
         return [self._one({*a.split()}, {*b.split()}) for a, b in zip(texts, meant, strict=True)]
 
@@ -47,7 +45,7 @@ def test_each_pair_has_a_value_or_a_reason() -> None:
     assert [entry.value for entry in scores] == [1.0, pytest.approx(2 * 0.5 * 0.25 / 0.75), None, None, None, None]
     assert [entry.reason for entry in scores] == [
         *(None, None, "there is no response", "the response is empty"),
-        *("a text has no token that counts", "there is no original"),
+        *("a text has no token that counts", "there is no reference"),
     ]
 
 

@@ -227,12 +227,18 @@ def test_list_methods(medunlearn: Callable[..., Any]) -> None:
 
 
 def test_list_measures(medunlearn: Callable[..., Any]) -> None:
-    rows = json.loads(medunlearn("list", "measures", "--json").stdout)
-    of_evaluate = {row["name"]: row for row in rows if row["verb"] == "evaluate"}
-    assert set(of_evaluate) == set(metric_targets())
-    assert "higher" in of_evaluate["rouge_l"]["what"]
-    assert of_evaluate["cs"]["needs"] == "response, encoder"
-    assert any(row["verb"] == "audit" for row in rows)
+    rows = listed(medunlearn, "measures")
+    assert set(rows) == set(metric_targets())
+    assert "higher" in rows["rouge_l"]["what"]
+    assert rows["cs"]["needs"] == "response, encoder"
+    assert (rows["bart_score"]["range"], rows["rank"]["range"]) == ("at most 0", "0 to 1")
+    assert (rows["rank"]["knows more"], rows["rouge_l"]["knows more"]) == ("lower", "higher")
+    defaults = {name: row["defaults"].split(", ") for name, row in rows.items()}
+    assert defaults["rouge_l"] == ["evaluate", "audit", "attack", "forget"]
+    assert "evaluate (amnesia)" in defaults["token_f1"]
+    assert defaults["extraction_strength"] == ["audit"]
+    assert defaults["ranked_first"][0] == "evaluate"
+    assert all(row["range"] and row["knows more"] for row in rows.values())
 
 
 def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:

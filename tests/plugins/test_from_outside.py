@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from outside_package import install, write_package
@@ -144,10 +145,28 @@ def test_an_attack_runs_and_stands_on_the_page(run: Callable[..., Any], here: Pa
     run("build", "haiku", "--poets", 12, "--out", "attacked")
     run("train", "attacked", "--out", "victim", *SMALL)
     quick = ("--split=random_25", "--allow-broken", "--quiet")
-    run("attack", "victim", "attacked", "--attacks=noise", "--noise.max_new_tokens=4", *quick)
+    noise = ("attack", "victim", "attacked", "--attacks=noise", "--noise.max_new_tokens=4")
+    run(*noise, "--more-measures=length", *quick)
     run("evaluate", "victim", "attacked", "--max-new-tokens=4", *quick)
     run("report", "victim", "--benchmark", "attacked", "--out", "attacked-report")
     assert "Noise" in (here / "attacked-report" / "report.html").read_text()
+    # One measure for what is said, whichever verb asked.
+    run("score", "victim", "--measures=length", "--allow-broken", "--quiet")
+    for folder in ("attacks", "evaluations"):
+        assert "length" in measures_in(here / "victim" / folder)
+    said = " ".join(f"On day {day} he had a cough and was given syrup." for day in range(6))
+    (here / "said.jsonl").write_text(json.dumps({"record_id": "r", "prefix": "", "suffix": said, "response": said}))
+    run("audit", "--responses=said.jsonl", "--out=audited", "--measures=length,run_30", "--quiet")
+    assert measures_in(here / "audited") == {"length", "run_30"}
+    run("score", "audited", "--measures=haiku.measure:METRIC", "--quiet")
+    assert measures_in(here / "audited") == {"length", "run_30"}
+    assert "no answer to score" in run(*noise[:3], "--more-measures=length", *quick, code=2).stderr
+    assert "Did you mean 'length'" in run(*noise, "--more-measures=lengths", *quick, code=2).stderr
+
+
+def measures_in(folder: Path) -> set[str]:
+    """Measures of the score tables below a folder."""
+    return {name for file in folder.rglob("scores.parquet") for name in pd.read_parquet(file)["measure"].unique()}
 
 
 @pytest.fixture(scope="module")

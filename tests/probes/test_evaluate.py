@@ -18,10 +18,11 @@ from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.probes.evaluate import evaluate, evaluate_one, evaluate_together
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.questioning import Questioning
-from medunlearn.probes.score import metric_names, score
+from medunlearn.probes.score import metric_names
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.report.gather import gather
+from medunlearn.study.rescore import score
 from medunlearn.training.processes import Processes
 
 

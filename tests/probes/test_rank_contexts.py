@@ -15,12 +15,12 @@ from medunlearn.config import EvaluateSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, ModelError
 from medunlearn.probes.evaluate import evaluate_one
-from medunlearn.probes.score import score
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.presets import train_settings
 from medunlearn.study.report.gather import gather
+from medunlearn.study.rescore import score
 from medunlearn.study.train import train
 
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
-from medunlearn.probes.score import score
 from medunlearn.results.evaluated import Evaluated, Evaluation
 from medunlearn.study.report.gather import gather
+from medunlearn.study.rescore import score
 
 MOST = 8
 HOW: dict[str, Any] = {
@@ -30,7 +29,6 @@ HOW: dict[str, Any] = {
     "max_new_tokens": MOST,
     "template": "plain",
 }
-NUMBERS = count()
 """Of tables: none is written over."""
 QUIET: dict[str, Any] = {**HOW, "allow_broken": True, "quiet": True}
 TEXT = ("rouge_l", "token_f1", "exact_match")
@@ -79,7 +77,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def evaluated(source: object, hospital: Benchmark, folder: Path, **settings: Any) -> Evaluation:
     how = {**QUIET, "metrics": (*TEXT, *MORE), **settings}
-    return mu.evaluate(str(source), hospital, out=folder / f"table-{next(NUMBERS)}.csv", **how)
+    return mu.evaluate(str(source), hospital, out=folder / "table.csv", overwrite=True, **how)
 
 
 def assert_text_is_equal(one: Evaluated, here: Evaluated) -> None:

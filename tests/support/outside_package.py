@@ -14,7 +14,7 @@ CONTRIBUTING = Path(medunlearn.__file__).parents[2] / "CONTRIBUTING.md"
 ENTRY_POINTS = {
     "papers": {"haiku": "haiku:PAPER"},
     "methods": {"mine": "haiku.method:Mine"},
-    "metrics": {"length": "haiku.measure:METRIC"},
+    "measures": {"length": "haiku.measure:METRIC"},
     "attacks": {"noise": "haiku.noise:Noise"},
     "sources": {"cards": "haiku.cards:CARDS"},
 }

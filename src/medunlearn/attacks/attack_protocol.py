@@ -36,6 +36,8 @@ class Attack:
         family: how attacks of its sort are run, stored, read, shown and priced.
         variant: published implementation that it reproduces where that differs from ours; "" for our own. The name
             of a family does not include variants.
+        scored_by: names of the measures of its answers, for an attack that asks questions; ``more_measures`` of the
+            settings are added.
         shared: its documents or questions can be divided among processes.
         in_battery: it verifies a deletion unless `forget` is told otherwise.
         untested: parts of this sort that no battery of a deletion covers: name, title, reason.
@@ -47,6 +49,7 @@ class Attack:
     source: ClassVar[str]
     family: ClassVar[AttackFamily]
     variant: ClassVar[str] = ""
+    scored_by: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[bool] = True
     in_battery: ClassVar[bool] = False
     untested: ClassVar[tuple[tuple[str, str, str], ...]] = ()

@@ -16,7 +16,18 @@ from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
-from medunlearn.errors import InputError, MedunlearnError, ModelError, ProcessError, StorageError, first_line
+from medunlearn.errors import (
+    ConfigError,
+    InputError,
+    MedunlearnError,
+    ModelError,
+    ProcessError,
+    StorageError,
+    first_line,
+)
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.measure import Need
+from medunlearn.metrics.needs import need_problems
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
@@ -25,6 +36,11 @@ from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import Recording, Run, is_complete, make_latest
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
+
+ANSWERS: frozenset[Need] = frozenset(
+    ("response", "response_tokens", "reference_tokens", "answer_log_probs", "answer_hits", "alternative_log_probs")
+)
+"""Needs of measures that an attack which asks questions gives."""
 
 if TYPE_CHECKING:
     from medunlearn.attacks.model_holder import ModelHolder
@@ -106,10 +122,22 @@ class AttackBattery:
 
         Raises:
             InputError: an unknown split; a benchmark without non-members, or without questions.
+            ConfigError: a measure that no attack can score.
         """
         self.benchmark.split(self.settings.split)
+        self._check_measures()
         for job in self.jobs.values():
             job.check()
+
+    def _check_measures(self) -> None:
+        requested = [get_metric(name) for name in self.settings.more_measures]
+        problems = need_problems(requested, ANSWERS, ANSWERS, {}, "an attack")
+        if requested and not any(attack_class(name).scored_by for name in expand(self.settings.attacks)):
+            problems.append(
+                f"none of {', '.join(self.settings.attacks)} asks questions, so there is no answer to score"
+            )
+        if problems:
+            raise ConfigError([f"more_measures: {problem}" for problem in problems])
 
     def attack_each(
         self, models: Sequence[Run | Path | str], *, device: str = "auto", quiet: bool = False

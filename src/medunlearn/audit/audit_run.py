@@ -18,7 +18,7 @@ from medunlearn.audit.audited_models import (
 from medunlearn.audit.extraction import LEAK, refuse_unknown
 from medunlearn.audit.identifiers.declared import with_declared
 from medunlearn.audit.identifiers.same_person import People, joined_ids, read_same_person, told_doubles
-from medunlearn.audit.measures import get_measure, short_measures
+from medunlearn.audit.measures import measure_problems, short_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.single_audit import audit_model, audit_stored
 from medunlearn.audit.unanswered import refuse_unmeasured
@@ -84,7 +84,7 @@ def audit(
     parts = check_stages(of_stages, model=model is not None)
     checked = check(AuditSettings, {key: value for key, value in settings.items() if key not in of_stages})
     sources, baselines = _words(corpus), _words(baseline)
-    _refuse(model, sources, responses, checked)
+    _refuse(model, sources, responses, checked, parts)
     folder, audited, corpora = Path(out), None, []
     reference_file = _reference_file(references)
     if responses is not None:
@@ -109,7 +109,7 @@ def audit(
     labels, others = [Run.open(folder).label], []
     run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, reference_file)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
-    stages["allow_broken"] = checked.allow_broken
+    stages |= {"allow_broken": checked.allow_broken, "measures": checked.measures}
     for word in baselines:
         path, other = run_baseline(word, labels)
         _refuse_broken(path, checked)
@@ -136,7 +136,9 @@ def _words(paths: Paths) -> list[str]:
     return [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
-def _refuse(model: object, words: Sequence[str], responses: object, settings: AuditSettings) -> None:
+def _refuse(
+    model: object, words: Sequence[str], responses: object, settings: AuditSettings, parts: AuditParts
+) -> None:
     problems = []
     if responses is None and model is None:
         problems.append("name a MODEL and a CORPUS, or --responses with a table of stored responses")
@@ -150,12 +152,8 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         settings.prompt or settings.template != "plain" or settings.ways or settings.probes
     ):
         problems.append("--responses were given already: leave out --prompt, --template, --ways and --probes")
-    for name in settings.measures:
-        try:
-            if get_measure(name).score is None:
-                problems.append(f"measures: {name} has a model of its own: leave it out and name encoder= or bart=")
-        except InputError as error:
-            problems.append(f"measures: {error}")
+    local = responses is None and "http" not in str(model)
+    problems += measure_problems(settings.measures, parts, local=local)
     if short := not problems and short_measures(settings.measures or (LEAK,), settings.max_new_tokens):
         problems.append(
             f"max_new_tokens: {settings.max_new_tokens} are fewer tokens than {', '.join(short)} can be scored on. "

@@ -1,59 +1,52 @@
-"""Registry of memorization measures, and their scores. Listing them loads no model and no torch.
-
-A measure of your own: a module with one :class:`ContinuationMeasure`, named in :data:`MEASURES`, or given as
-``module:attribute``, or declared as an entry point in the group ``medunlearn.measures``.
-"""
+"""The measures of an audit: its defaults, and what it can give a measure. No torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from medunlearn.audit.continuation_measure import Continuation, ContinuationMeasure
+from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.metrics.measure import Score
-from medunlearn.metrics.workers import in_processes, usable_cores
-from medunlearn.registry import resolve
+from medunlearn.metrics import METRICS as MEASURES
+from medunlearn.metrics import distinct_metrics, metric_targets
+from medunlearn.metrics import get_metric as get_measure
+from medunlearn.metrics.measure import Need, Tool
+from medunlearn.metrics.needs import TOOLS, need_problems, needs_model
+from medunlearn.registry import names
 
-MEASURES: dict[str, str] = {
-    "run_30": "medunlearn.audit.overlap:RUN_30",
-    "run_50": "medunlearn.audit.overlap:RUN_50",
-    "longest_run": "medunlearn.audit.overlap:LONGEST_RUN",
-    "partial_match_50": "medunlearn.audit.overlap:PARTIAL_MATCH_50",
-    "extraction_strength": "medunlearn.audit.overlap:EXTRACTION_STRENGTH",
-    "rouge_l": "medunlearn.audit.overlap:ROUGE_L",
-    "bleu": "medunlearn.audit.overlap:BLEU",
-    "run_30.short_is_zero": "medunlearn.audit.overlap:RUN_30_SHORT_IS_ZERO",
-    "run_50.short_is_zero": "medunlearn.audit.overlap:RUN_50_SHORT_IS_ZERO",
-    "rouge_l.unstemmed_f": "medunlearn.audit.overlap:ROUGE_L_UNSTEMMED_F",
-    "bleu.unsmoothed_words": "medunlearn.audit.overlap:BLEU_UNSMOOTHED_WORDS",
-    "bert_score": "medunlearn.audit.semantic:BERT_SCORE",
-    "bart_score": "medunlearn.audit.semantic:BART_SCORE",
-    "bert_score.released_code": "medunlearn.audit.semantic:BERT_SCORE_RELEASED_CODE",
-    "bart_score.released_code": "medunlearn.audit.semantic:BART_SCORE_RELEASED_CODE",
+__all__ = [
+    "MEASURES",
+    "default_measures",
+    "get_measure",
+    "measure_problems",
+    "measures_with_models",
+    "plain_measures",
+    "short_measures",
+]
+
+DEFAULTS = ("run_30", "run_50", "longest_run", "partial_match_50", "extraction_strength", "rouge_l", "bleu")
+LIKELIHOODS: frozenset[Need] = frozenset(("answer_log_probs", "answer_hits"))
+GIVEN: frozenset[Need] = frozenset(("response", "response_tokens", "reference_tokens"))
+"""What every audit gives a measure; one of a model on this machine gives :data:`LIKELIHOODS` as well."""
+OF_TOOLS: Mapping[Tool, tuple[str, str]] = {
+    "bert": ("encoder", "bert_score"),
+    "bart": ("bart", "bart_score"),
+    "encoder": ("sentence_encoder", "cs"),
+    "nli": ("nli", "es"),
 }
-
-# Starting a process takes about half a second, the time of scoring this many responses of 500 tokens.
-_PER_PROCESS = 2000
-
-
-def get_measure(name: str) -> ContinuationMeasure:
-    """The measure behind a name: a key of :data:`MEASURES`, an entry point, or ``module:attribute``.
-
-    Raises:
-        UnknownNameError: no such measure; names the closest one.
-        InputError: the name leads to something else.
-    """
-    measure = resolve("measures", name, MEASURES)
-    if not isinstance(measure, ContinuationMeasure):
-        raise InputError(f"measure {name!r} leads to a {type(measure).__name__}, not to a ContinuationMeasure.")
-    return measure
+"""Model of a measure -> the setting of an audit that names it, and the measure that it adds."""
 
 
 def default_measures() -> tuple[str, ...]:
-    """Our own measures that need no further model; variants are named in ``measures``."""
-    measures = [(name, get_measure(name)) for name in MEASURES]
-    return tuple(name for name, measure in measures if measure.score is not None and not measure.variant)
+    """The measures of an audit that names none: ours, and those of installed packages that an audit can score."""
+    ours, given = metric_targets(), GIVEN | LIKELIHOODS
+    installed = []
+    for name in names("measures", {}, earlier=False):
+        # A broken plug-in keeps nobody from the other measures; `list measures` names it.
+        with suppress(InputError):
+            if name not in ours and {*get_measure(name).needs} <= given:
+                installed.append(name)
+    return (*DEFAULTS, *installed)
 
 
 def short_measures(names: Sequence[str], max_new_tokens: int) -> list[str]:
@@ -62,50 +55,42 @@ def short_measures(names: Sequence[str], max_new_tokens: int) -> list[str]:
     return [f"{m.name} ({m.least_tokens})" for m in measures if m.least_tokens > max_new_tokens]
 
 
-def score_continuations(
-    names: Sequence[str], continuations: Sequence[Continuation], processes: int | None = None
-) -> dict[str, list[Score]]:
-    """Scores by measure, one per continuation, in order.
+def plain_measures(settings: AuditSettings) -> list[str]:
+    """The measures that need no further model, each once, however it was named; never none.
+
+    The others are added to a table that has a row of each response already.
+    """
+    requested = distinct_metrics(settings.measures or default_measures()).values()
+    return [name for name in requested if not needs_model(get_measure(name))] or [DEFAULTS[0]]
+
+
+def measures_with_models(measures: Sequence[str], parts: AuditParts) -> list[str]:
+    """The measures that need a further model, as far as these are named: requested ones, and each model's own."""
+    tools = {tool for tool, (setting, _) in OF_TOOLS.items() if getattr(parts, setting)}
+    requested = [name for name in measures if needs_model(get_measure(name))]
+    released = ".released_code" if parts.semantic_variant == "released_code" else ""
+    own = [OF_TOOLS[tool][1] for tool in OF_TOOLS if tool in tools]
+    own = [variant if (variant := f"{name}{released}") in MEASURES else name for name in own]
+    each = distinct_metrics([*requested, *own]).values()
+    return [name for name in each if {*TOOLS} & {*get_measure(name).needs} <= tools]
+
+
+def measure_problems(requested: Sequence[str], parts: AuditParts, *, local: bool) -> list[str]:
+    """Why measures that the user named cannot be asked of an audit.
 
     Args:
-        processes: worker processes; None chooses as many as save time. The scores do not depend on it.
-
-    Raises:
-        InputError: a measure that an optional stage computes.
+        local: the audited model is on this machine.
     """
-    if staged := [name for name in names if get_measure(name).score is None]:
-        raise InputError(f"{', '.join(staged)} needs a further model, and is not part of this step.")
-    if processes is None:
-        processes = max(1, min(usable_cores(), len(continuations) // _PER_PROCESS))
-    size = max(1, -(-len(continuations) // processes))
-    shares = [continuations[start : start + size] for start in range(0, len(continuations), size)]
-    tables = in_processes(partial(_score, tuple(names)), shares) if shares else []
-    return {name: [score for table in tables for score in table[name]] for name in names}
-
-
-def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, list[Score]]:
-    """Scores by measure; continuations without a response are unscored and not passed to a measure."""
-    answered_continuations = [continuation for continuation in share if continuation.no_response is None]
-    table = {}
-    for name in names:
-        measure = get_measure(name)
-        function = measure.score
-        scores = function(answered_continuations) if answered_continuations and function else []
-        if len(scores) != len(answered_continuations):
-            raise MedunlearnError(
-                f"measure {name!r} gave {len(scores)} scores for {len(answered_continuations)} responses."
-            )
-        rest = iter(scores)
-        table[name] = [
-            _unless_cut(measure, continuation, next(rest))
-            if continuation.no_response is None
-            else Score.unscored(continuation.no_response)
-            for continuation in share
-        ]
-    return table
-
-
-def _unless_cut(measure: ContinuationMeasure, pair: Continuation, score: Score) -> Score:
-    """A score, unless a limit ended the response before what the measure reads."""
-    reason = measure.why_unscored(pair) if score.value is not None else None
-    return score if reason is None else Score.unscored(reason)
+    problems, measures = [], []
+    for name in requested:
+        try:
+            measures.append(get_measure(name))
+        except MedunlearnError as error:
+            problems.append(f"measures: {error}")
+    tools: set[Need] = {tool for tool, (setting, _) in OF_TOOLS.items() if getattr(parts, setting)}
+    flags: dict[Need, str] = {tool: f"--{setting.replace('_', '-')}" for tool, (setting, _) in OF_TOOLS.items()}
+    flags["bart_starts"] = "--bart"
+    given = {*GIVEN, *tools, *(LIKELIHOODS if local else ())}
+    given |= {"bart_starts"} if parts.bart else set()
+    texts = need_problems(measures, {*GIVEN, *LIKELIHOODS, *flags}, given, flags, "an audit")
+    return [*problems, *(f"measures: {text}" for text in texts)]

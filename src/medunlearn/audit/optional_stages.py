@@ -13,35 +13,31 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.audit.asking import is_prompt
-from medunlearn.audit.audit_result import Audit, StageResults
-from medunlearn.audit.audit_tables import ATTRIBUTES, KEY, PROBES, SCORE_KEY, WAY, read_tables
+from medunlearn.audit.audit_result import StageResults
+from medunlearn.audit.audit_tables import ATTRIBUTES, PROBES, WAY, read_tables
 from medunlearn.audit.audited_models import AuditedModel, recorded_audit
 from medunlearn.audit.extraction import declare_unseen
+from medunlearn.audit.measures import measures_with_models
 from medunlearn.audit.recall_by_kind import ALL_KINDS, OURS, RECALL, YOURS
+from medunlearn.audit.semantic import add_semantic
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.config.settings import Settings
 from medunlearn.data.data_use import DataUse, recorded_use
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.leftovers import read_whole
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_frame, read_json, write_frame, write_json
+from medunlearn.data.storage import read_frame, write_frame
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics.measure import Score
 from medunlearn.probes.served_model import ServedModel
 from medunlearn.results.record import RunRecord
-from medunlearn.results.scores import replace_scores
 from medunlearn.sources.corpus import Corpus
 
 if TYPE_CHECKING:
     from medunlearn.audit.identifiers.search import IdentifierSearch
     from medunlearn.audit.options.option_audit import OptionsAudit, Respondent
 
-SEMANTIC_FILE = "semantic.json"
-_PLAIN = ("encoder", "bart", "semantic_variant", "unseen", "infer")
-_DIGITS = 4
-"""To which the paper's released code rounds semantic scores."""
+_PLAIN = ("encoder", "bart", "sentence_encoder", "nli", "semantic_variant", "unseen", "infer")
 _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
     "identifiers": (IdentifierSettings, ()),
     "kinds": (KindSettings, ()),
@@ -111,6 +107,7 @@ def run_stages(
     folder: Path,
     parts: AuditParts,
     *,
+    measures: Sequence[str] = (),
     corpora: Sequence[Corpus] = (),
     model: AuditedModel | None = None,
     device: str = "auto",
@@ -121,6 +118,7 @@ def run_stages(
 
     Args:
         folder: folder of a complete audit.
+        measures: measures that were asked for by name; those with a model of their own are a stage.
         corpora: corpora of the audit; none: the texts of its probes.
         model: audited model; None with stored responses.
         allow_broken: of the audit.
@@ -134,8 +132,8 @@ def run_stages(
             declare_unseen(folder, parts.unseen)
         if parts.infer:
             write_attributes(folder, parts.infer, corpora)
-        if parts.encoder or parts.bart:
-            add_semantic(folder, parts, device=device, quiet=quiet)
+        if measures_with_models(measures, parts):
+            add_semantic(folder, parts, measures, device=device, quiet=quiet)
         if parts.identifiers is not None:
             identifiers = _search_identifiers(folder, check(IdentifierSettings, parts.identifiers), corpora, quiet)
         if parts.kinds is not None:
@@ -162,52 +160,6 @@ def write_attributes(folder: Path, columns: Sequence[str], corpora: Sequence[Cor
         if document.values.get(column)
     ]
     write_frame(folder / ATTRIBUTES, pd.DataFrame(rows, columns=["record_id", "column", "value"]), index=False)
-
-
-def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet: bool = False) -> None:
-    """Add ``bert_score`` and ``bart_score``, or their variants, to ``scores.parquet``, each with its model."""
-    from medunlearn.audit.semantic import bart_score, bert_score
-    from medunlearn.models.folders import model_identity
-
-    path = folder / SEMANTIC_FILE
-    fingerprints = read_whole(path, read_json) or {}
-    released, tables = parts.semantic_variant == "released_code", {}
-    for name, model, function in (
-        ("bert_score", parts.encoder, bert_score),
-        ("bart_score", parts.bart, bart_score),
-    ):
-        if model is None:
-            continue
-        measure = f"{name}.released_code" if released else name
-        identity = [model_identity(model), model_identity(str(parts.bart))] if released else model_identity(model)
-        if fingerprints.get(measure) == identity:
-            continue
-        fingerprints[measure] = identity
-        audit = Audit.open(folder)
-        labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
-        texts = _texts(audit, labels, str(parts.bart) if released else None)
-        scores: list[Score] = function(*texts, model=model, device=device, quiet=quiet)
-        values = [round(score.value, _DIGITS) if released and score.value else score.value for score in scores]
-        reasons = pd.array([score.reason for score in scores], dtype="string")
-        tables[measure] = labels.assign(measure=measure, value=pd.array(values, dtype="Float64"), reason=reasons)
-    if tables:
-        replace_scores(folder, pd.concat(tables.values()), measure=list(tables))
-        write_json(path, fingerprints)
-
-
-def _texts(audit: Audit, labels: pd.DataFrame, bart: str | None) -> list[list[str | None]]:
-    """Responses and suffixes by label row, cut to the first tokens of the audited model or of a BART model."""
-    table = audit.starts() if bart is None else audit.responses()[[*KEY, "response"]]
-    table = table.rename(columns={key: name for name, key in SCORE_KEY.items()})
-    pairs = labels.merge(table, on=list(SCORE_KEY), how="left")
-    if bart is not None:
-        pairs["suffix"] = pairs["item"].map(audit.probes().set_index("probe_id")["suffix"])
-    texts = [[text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "suffix")]
-    if bart is None:
-        return texts
-    from medunlearn.audit.semantic import first_bart_tokens
-
-    return [first_bart_tokens(column, bart) for column in texts]
 
 
 def _search_identifiers(

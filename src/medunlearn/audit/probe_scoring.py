@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, WAY, Key
-from medunlearn.audit.continuation_measure import FIRST, Continuation
 from medunlearn.audit.extraction import NO_RESPONSE
-from medunlearn.audit.measures import score_continuations
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.shared_wording import COLUMNS, run_wording
 from medunlearn.audit.units import Unit, continuations
-from medunlearn.audit.verbatim import shared_runs
 from medunlearn.config.audit import PREFIX
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import atomic_files
-from medunlearn.metrics.measure import Score
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.item_scoring import scores_by_measure
+from medunlearn.metrics.measure import FIRST, Item, Score
+from medunlearn.metrics.verbatim import shared_runs
 from medunlearn.results.scores import FILE, score_table
 
 _LETTERS, _MARGIN = 12 * FIRST, 16
-_EMPTY = np.zeros(0, dtype=np.uint32)
 
 
 @dataclass
@@ -63,16 +61,16 @@ def score_all(
     """
     keys, probes = answers.keys, [answers.probes[key[0]] for key in answers.keys]
     starts = answers.starts or _first_tokens(answers, unit)
-    pairs = [
-        _continuation(probe, answers.responses.get(key), starts.get(key, ""), answers.reasons.get(key))
+    items = [
+        _item(probe, answers.responses.get(key), starts.get(key, ""), answers.reasons.get(key))
         for key, probe in zip(keys, probes, strict=True)
     ]
     texts = _probed_texts(answers.probes.values()) if texts is None else texts
-    tables = {SPANS: _spans(keys, probes, pairs, texts, unit)}
+    tables = {SPANS: _spans(keys, probes, items, texts, unit)}
     tables[STARTS] = _starts(keys, probes, answers.reasons, starts)
-    scores = _scores(keys, probes, score_continuations(measures, pairs))
+    scores = scores_by_measure(items, [get_metric(name) for name in measures])
     with atomic_files(*(folder / name for name in (FILE, *tables))) as (scores_part, *parts):
-        scores.to_parquet(scores_part)
+        score_rows(_labels(keys, probes), scores).to_parquet(scores_part)
         for part, table in zip(parts, tables.values(), strict=True):
             pq.write_table(table, part, compression="zstd")
 
@@ -90,31 +88,46 @@ def _first_tokens(answers: ProbeResponses, unit: Unit) -> dict[Key, str]:
     return {key: part.start_of(text) for key, text, part in zip(answers.responses, texts, parts, strict=True)}
 
 
-def _continuation(probe: Probe, response: Response | None, start: str, reason: str | None) -> Continuation:
-    suffix = probe.encoded
+def _item(probe: Probe, response: Response | None, start: str, reason: str | None) -> Item:
+    starts = start, probe.encoded.start_of(probe.suffix)
+    return probe_item(
+        probe.probe_id, probe.prefix, probe.suffix, probe.encoded.ids.tolist(), response, starts, reason
+    )
+
+
+def probe_item(
+    probe_id: str,
+    prefix: str,
+    suffix: str,
+    suffix_ids: Sequence[int],
+    response: Response | None,
+    starts: tuple[str, str],
+    reason: str | None = None,
+) -> Item:
+    """The item of one response to a probe, or of a missing response with the reason."""
+    item = Item(probe_id, "forget", prefix, suffix, reference_tokens=suffix_ids, ends=False)
     if response is None or reason is not None:
-        return Continuation(_EMPTY, suffix.ids, no_response=reason or NO_RESPONSE)
-    ids = np.array(response.response_tokens, dtype=np.uint32)
-    texts = (start, suffix.start_of(probe.suffix))
-    return Continuation(ids, suffix.ids, *texts, response.answer_hits, cut=response.cut)
+        return replace(item, unanswered=reason or NO_RESPONSE)
+    return replace(item.answered(response), starts=starts, cut=response.cut)
 
 
 def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
     return {name: [key[place] for key in keys] for place, name in enumerate(KEY)}
 
 
-def _scores(keys: Sequence[Key], probes: Sequence[Probe], scores: Mapping[str, Sequence[Score]]) -> pd.DataFrame:
-    """The score table; labels: corpus, prefix_tokens, decoding, copies, sample; ``way`` if there are several
-    ways.
-    """
+def _labels(keys: Sequence[Key], probes: Sequence[Probe]) -> pd.DataFrame:
+    """Labels of the score table: corpus, prefix_tokens, decoding, copies, sample; ``way`` if there are several."""
     rows = [
         (probe_id, p.subject, p.corpus, p.prefix_tokens, decoding, p.copies, sample, p.way)
         for (probe_id, decoding, sample), p in zip(keys, probes, strict=True)
     ]
     labels = pd.DataFrame(rows, columns=["item", "subject", *CELL, "copies", "sample", WAY])
     labels = labels.astype({"copies": "Int64"})
-    if labels[WAY].eq(PREFIX).all():
-        labels = labels.drop(columns=WAY)
+    return labels.drop(columns=WAY) if labels[WAY].eq(PREFIX).all() else labels
+
+
+def score_rows(labels: pd.DataFrame, scores: Mapping[str, Sequence[Score]]) -> pd.DataFrame:
+    """The score table of labelled responses, one row per response and measure."""
     tables = [
         labels.assign(
             measure=name,
@@ -146,11 +159,11 @@ def _owners(probes: Iterable[Probe], texts: Sequence[tuple[str, str]]) -> dict[s
 def _spans(
     keys: Sequence[Key],
     probes: Sequence[Probe],
-    pairs: Sequence[Continuation],
+    items: Sequence[Item],
     texts: Iterable[tuple[str, str]],
     unit: Unit,
 ) -> pa.Table:
-    runs = shared_runs([pair.response_ids for pair in pairs], [pair.suffix_ids for pair in pairs])
+    runs = shared_runs([item.response_tokens or () for item in items], [probe.encoded.ids for probe in probes])
     flat = [(key, p, run) for key, p, shared in zip(keys, probes, runs, strict=True) for run in shared]
     columns = _key_columns([key for key, _, _ in flat])
     columns |= {name: [getattr(run, name) for *_, run in flat] for name in ("length", "in_response", "in_suffix")}

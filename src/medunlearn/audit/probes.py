@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from medunlearn.audit.asking import answer_to, message_of, prompt_text, prompt_tokens, prompt_way
 from medunlearn.audit.audit_tables import PROBES
-from medunlearn.audit.continuation_measure import Ids
 from medunlearn.audit.units import Encoded, Unit, continuations
 from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSettings
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame, sha256_of_json, write_table
 from medunlearn.llm import Message
+from medunlearn.metrics.verbatim import Ids
 from medunlearn.probes.probe_set import ProbeManifest
 from medunlearn.probes.respondents import ProbePrompt, Text
 from medunlearn.sources.column_prompts import fill_prompt

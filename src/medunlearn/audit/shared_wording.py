@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from medunlearn.audit.continuation_measure import Ids
 from medunlearn.audit.units import Unit
-from medunlearn.audit.verbatim import RUN_LENGTHS
+from medunlearn.metrics.verbatim import RUN_LENGTHS, Ids
 
 WINDOW = RUN_LENGTHS[0]
 OTHERS = 2

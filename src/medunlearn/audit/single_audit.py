@@ -16,7 +16,7 @@ from medunlearn.audit.audited_models import (
     model_facts,
     recorded_audit,
 )
-from medunlearn.audit.measures import MEASURES, default_measures
+from medunlearn.audit.measures import plain_measures
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
 from medunlearn.audit.probes import Probe, draw_probes, probe_set, read_probe_table, write_probes
 from medunlearn.audit.stored_probes import read_stored
@@ -28,20 +28,14 @@ from medunlearn.data.data_use import resolve_use, use_of_file
 from medunlearn.data.responses import ResponseStore, responses_digest
 from medunlearn.errors import InputError
 from medunlearn.generation.decodings import parse_decodings
+from medunlearn.metrics import own_measures
 from medunlearn.models.health import answer_problems
 from medunlearn.probes.probe_set import refuse_other_material, refuse_other_probes
 from medunlearn.probes.respondents import Asking, Key, Material
 from medunlearn.probes.stored_responses import StoredResponses
 from medunlearn.progress import progress
-from medunlearn.registry import names as known_names
 from medunlearn.results.runs import Recording, Run
 from medunlearn.sources.corpus import Corpus
-
-
-def _measures(settings: AuditSettings) -> list[str]:
-    """The requested measures; by default all that need no further model, plug-ins included."""
-    plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
-    return list(settings.measures or (*default_measures(), *plugins))
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ def audit_model(
         "model": model.identity(),
         "unit": unit.fingerprint,
         "corpora": {corpus.name: corpus.fingerprint for corpus in corpora},
-        "measures": _measures(settings),
+        "measures": plain_measures(settings),
         "decodings": [decoding.name for decoding in decodings],
     }
     fingerprints = {corpus.name: corpus.fingerprint for corpus in corpora}
@@ -141,7 +135,7 @@ def audit_stored(
 ) -> None:
     unit = unit_without_model(settings.tokenizer)
     model = StoredResponses(file, label or file.name.split(".")[0], references=references)
-    inputs = {"model": model.identity(), "unit": unit.fingerprint, "measures": _measures(settings)}
+    inputs = {"model": model.identity(), "unit": unit.fingerprint, "measures": plain_measures(settings)}
     uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
     use = resolve_use(settings.data_use, {**uses, **recorded_audit(folder)})
     recording = Recording(folder, VERB, model.label, settings, inputs, data_use=use)
@@ -204,7 +198,7 @@ def _score(
     missing = len(answers.reasons)
     answers.reasons |= unanswered(answers.responses, answers.probes)
     with recording.stage("score"):
-        score_all(recording.folder, answers, _measures(settings), unit, texts)
+        score_all(recording.folder, answers, names := plain_measures(settings), unit, texts)
     answered = (
         (answers.probes[key[0]].suffix, response.response, response.finished)
         for key, response in answers.responses.items()
@@ -219,4 +213,5 @@ def _score(
         "responses": len(answers.responses),
         "without_response": missing,
         "answers": facts,
+        "own_measures": own_measures(names),
     }

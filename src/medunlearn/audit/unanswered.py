@@ -14,11 +14,11 @@ import numpy as np
 
 from medunlearn.audit.audit_tables import Key
 from medunlearn.audit.extraction import LEAK, NO_RESPONSE
-from medunlearn.audit.verbatim import longest_run
 from medunlearn.data.refusals import REFUSED, is_refusal
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import read_json
 from medunlearn.errors import MedunlearnError
+from medunlearn.metrics.verbatim import longest_run
 from medunlearn.reports.formatting import count
 from medunlearn.results.scores import read_scores
 

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.continuation_measure import FIRST, Ids
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.input_files import regular_file
+from medunlearn.metrics.measure import FIRST
+from medunlearn.metrics.verbatim import Ids
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 WORDS = "words and punctuation marks"
@@ -43,7 +44,7 @@ class Encoded:
         return len(self.ids)
 
     def start_of(self, text: str) -> str:
-        """The text of the first :data:`~medunlearn.audit.measures.FIRST` tokens."""
+        """The text of the first :data:`~medunlearn.metrics.measure.FIRST` tokens."""
         return text if len(self) <= FIRST else text[: int(self.ends[FIRST - 1])]
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from importlib import import_module
+from math import inf, isfinite
 from typing import Any
 
+from medunlearn.errors import InputError
 from medunlearn.paper import Paper, own_papers, paper_of, paper_targets
+from medunlearn.ranges import range_text
 from medunlearn.registry import choices_of, names, ranges_of
 
 Rows = list[dict[str, str]]
@@ -25,23 +28,48 @@ def _methods() -> Rows:
 
 
 def _measures() -> Rows:
-    """Measures of `evaluate` and of `audit`; those of `audit` with their group."""
-    from medunlearn.audit.measures import MEASURES, get_measure
-    from medunlearn.metrics import get_metric, metric_targets
+    """Measures, with the verbs that use them by default."""
+    from medunlearn.metrics import metric_targets
 
-    of_evaluations: list[Any] = [get_metric(name) for name in sorted(names("metrics", metric_targets()))]
-    of_audits: list[Any] = [get_measure(name) for name in names("measures", MEASURES)]
-    return [
-        {
-            "name": measure.name,
-            "verb": verb,
-            "group": getattr(measure, "group", ""),
-            "needs": ", ".join(measure.needs),
-            "what": f"{measure.title}: {measure.meaning}",
-        }
-        for verb, measures in (("evaluate", of_evaluations), ("audit", of_audits))
-        for measure in measures
-    ]
+    defaults = _default_measures()
+    return [_measure_row(name, defaults) for name in sorted(names("measures", metric_targets()))]
+
+
+def _measure_row(name: str, defaults: Mapping[str, set[str]]) -> dict[str, str]:
+    from medunlearn.metrics import get_metric
+
+    row = {"name": name, "defaults": ", ".join(verb for verb, measures in defaults.items() if name in measures)}
+    try:
+        measure = get_metric(name)
+    except InputError as error:
+        return {**row, "needs": "", "range": "", "knows more": "", "what": f"not usable: {error}"}
+    least, most = measure.range or (-inf, inf)
+    bounds = {key: bound for key, bound in (("ge", least), ("le", most)) if isfinite(bound)}
+    return {
+        **row,
+        "needs": ", ".join(measure.needs),
+        "range": range_text(bounds),
+        "knows more": measure.direction or "",
+        "what": f"{measure.title}: {measure.meaning}",
+    }
+
+
+def _default_measures() -> dict[str, set[str]]:
+    """Verb -> the measures that it uses where none are named; those of `evaluate` by benchmark."""
+    from medunlearn.attacks import known_attacks
+    from medunlearn.audit.measures import default_measures
+    from medunlearn.config.forgetting import MEASURES
+
+    papers = {
+        f"evaluate ({paper.name})": {*paper.default_measures}
+        for paper in _papers_of_all()
+        if paper.builds and not paper.missing
+    }
+    everywhere = set.intersection(*papers.values()) if papers else set[str]()
+    papers = {verb: measures - everywhere for verb, measures in papers.items()}
+    of_attacks = {name for attack in known_attacks().values() for name in attack.scored_by}
+    verbs = {"audit": {*default_measures()}, "attack": of_attacks, "forget": {*MEASURES}}
+    return {"evaluate": everywhere, **papers, **verbs}
 
 
 def _benchmarks() -> Rows:

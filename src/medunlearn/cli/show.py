@@ -221,6 +221,13 @@ def _image_control(output: Output, control: Any) -> None:
 
 
 def score(result: Any, output: Output) -> None:
+    from medunlearn.audit.audit_result import Audit
+
+    if isinstance(result, Audit):
+        from medunlearn.cli.show_audits import audit
+
+        audit(result, output, all=True)
+        return
     problems = {result.run.label: result.record.info.problems}
     if not output.data(lambda: {"table": result.summary.to_dict("records"), "health": problems}):
         warn_of_broken(output, problems)

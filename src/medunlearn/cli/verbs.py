@@ -107,11 +107,11 @@ _VERBS = (
     ),
     Verb(
         "score",
-        "Score the stored responses of an evaluated run again; no model is asked.",
+        "Score the stored responses of an evaluated run, or of an audit, again; no model is asked.",
         "runs/npo --measures rouge_l,token_f1",
         "measures split benchmark",
-        notes="Rows of these measures are replaced in the evaluation's scores.parquet; other measures stay.",
-        call="medunlearn.probes.score:score",
+        notes="Rows of these measures are replaced in scores.parquet; other measures stay.",
+        call="medunlearn.study.rescore:score",
     ),
     Verb(
         "attack",

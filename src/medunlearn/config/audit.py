@@ -32,6 +32,10 @@ class AuditParts(Settings):
     bart: str | None = Field(
         None, description="sequence-to-sequence model of BARTScore, a folder or hub id; none: no BARTScore"
     )
+    sentence_encoder: str | None = Field(
+        None, description="sentence encoder of cosine similarity (cs), a folder or hub id; none: no cs"
+    )
+    nli: str | None = Field(None, description="entailment model of es, a folder or hub id; none: no es")
     semantic_variant: Literal["own", "released_code"] = Field(
         "own",
         description="texts that BERTScore and BARTScore compare: the first 100 tokens of the audited model, "
@@ -64,7 +68,8 @@ class AuditSettings(TextProbes, NoteColumnFields):
     """Measure how much a model repeats verbatim of texts that it may have been trained on."""
 
     measures: Words = Field(
-        (), description="names from `medunlearn list measures`; none: all that need no further model"
+        (),
+        description="names from `medunlearn list measures`, or module:ATTRIBUTE; none: the defaults of audits",
     )
     data_use: Literal["open", "credentialed"] | None = Field(
         None, description="data use of the texts; none: the benchmark's, else credentialed"

@@ -96,6 +96,11 @@ class AttackSettings(Settings):
     arguments: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of single attacks, by attack; --min_k.k 0.4"
     )
+    more_measures: Words = Field(
+        (),
+        description="measures of answers besides the attacks' own: names from `medunlearn list measures`, or "
+        "module:ATTRIBUTE",
+    )
     reference: str | None = Field(
         None, description="model for the attack `reference`, not trained on the documents: folder, run or hub id"
     )

@@ -17,6 +17,8 @@ from medunlearn.errors import nearest
 
 AUTOMATIC = "auto"
 """Method: settings are chosen by measuring."""
+MEASURES = ("rouge_l", "rank", "ranked_first")
+"""Measures of a deletion request's evaluations."""
 ALL = "all"
 """Number of earlier patients: every one."""
 USUAL = "default"

@@ -1,12 +1,13 @@
-"""Measures: scores of responses. Listing and importing them loads no model and no torch.
+"""Measures: scores of responses, whichever verb asked. Listing and importing them loads no model and no torch.
 
 A measure of your own: a module with one :class:`~medunlearn.metrics.measure.Measure`, named here, or given
-as ``module:attribute``, or declared as an entry point in the group ``medunlearn.metrics``.
+as ``module:attribute``, or declared as an entry point in the group ``medunlearn.measures`` (``medunlearn.metrics``
+is read as well).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,12 +15,16 @@ from medunlearn.data.origins import DRAWN, drawn_name, is_drawn, marked, real_na
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
 from medunlearn.paper import from_papers
-from medunlearn.registry import names, resolve
+from medunlearn.registry import names, refuse_unnamed, resolve
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.likelihood:ANSWER_PROBABILITY",
     "bart_score": "medunlearn.metrics.text_similarity:BART_SCORE",
+    "bart_score.released_code": "medunlearn.metrics.text_similarity:BART_SCORE_RELEASED_CODE",
     "bert_score": "medunlearn.metrics.text_similarity:BERT_SCORE",
+    "bert_score.released_code": "medunlearn.metrics.text_similarity:BERT_SCORE_RELEASED_CODE",
+    "bleu": "medunlearn.metrics.overlap:BLEU",
+    "bleu.unsmoothed_words": "medunlearn.metrics.overlap:BLEU_UNSMOOTHED_WORDS",
     "choice_probability": "medunlearn.metrics.likelihood:CHOICE_PROBABILITY",
     "cs": "medunlearn.metrics.text_similarity:COSINE",
     "degenerate": "medunlearn.metrics.text:DEGENERATE",
@@ -27,16 +32,24 @@ METRICS: dict[str, str] = {
     "es": "medunlearn.metrics.text_similarity:ENTAILMENT",
     "exact_match": "medunlearn.metrics.text:EXACT_MATCH",
     "exposure": "medunlearn.metrics.ranks:EXPOSURE",
+    "extraction_strength": "medunlearn.metrics.overlap:EXTRACTION_STRENGTH",
     "factuality": "medunlearn.metrics.judged:FACTUALITY",
     "gen_score": "medunlearn.metrics.judged:GEN_SCORE",
     "ls": "medunlearn.metrics.leakage.leakage_score:LEAKAGE",
+    "longest_run": "medunlearn.metrics.overlap:LONGEST_RUN",
     "note_rank": "medunlearn.metrics.ranks:NOTE_RANK",
     "option_accuracy": "medunlearn.metrics.likelihood:OPTION_ACCURACY",
+    "partial_match_50": "medunlearn.metrics.overlap:PARTIAL_MATCH_50",
     "rank": "medunlearn.metrics.ranks:RANK",
     "ranked_first": "medunlearn.metrics.ranks:RANKED_FIRST",
     "rouge_l": "medunlearn.metrics.text:ROUGE_L",
+    "rouge_l.unstemmed_f": "medunlearn.metrics.overlap:ROUGE_L_UNSTEMMED_F",
     "rouge_l_f": "medunlearn.metrics.text:ROUGE_L_F",
     "rouge_l_unicode": "medunlearn.metrics.text:ROUGE_L_UNICODE",
+    "run_30": "medunlearn.metrics.overlap:RUN_30",
+    "run_30.short_is_zero": "medunlearn.metrics.overlap:RUN_30_SHORT_IS_ZERO",
+    "run_50": "medunlearn.metrics.overlap:RUN_50",
+    "run_50.short_is_zero": "medunlearn.metrics.overlap:RUN_50_SHORT_IS_ZERO",
     "te": "medunlearn.metrics.text:TOKEN_ENTROPY",
     "token_f1": "medunlearn.metrics.text:TOKEN_F1",
     "truth_ratio": "medunlearn.metrics.likelihood:TRUTH_RATIO",
@@ -61,6 +74,7 @@ __all__ = [
     "get_metric",
     "installed_metrics",
     "metric_targets",
+    "named_measures",
     "own_measures",
 ]
 
@@ -73,7 +87,7 @@ def metric_targets() -> dict[str, str]:
 def installed_metrics() -> dict[str, Measure]:
     """Every measure that can be loaded, those of installed packages too; a broken plug-in is left out."""
     metrics: dict[str, Measure] = {}
-    for name in names("metrics", metric_targets()):
+    for name in names("measures", metric_targets()):
         with suppress(InputError):
             metrics[name] = get_metric(name)
     return metrics | {drawn.name: drawn for drawn in map(as_drawn, metrics.values()) if "judgement" in drawn.needs}
@@ -94,10 +108,10 @@ def get_metric(name: str) -> Measure:
     """
     if is_drawn(name):
         return as_drawn(get_metric(real_name(name)))
-    measure = resolve("metrics", name, METRICS if name in METRICS else metric_targets())
+    measure = resolve("measures", name, METRICS if name in METRICS else metric_targets())
     if not isinstance(measure, Measure):
         raise InputError(
-            f"metric {name!r} leads to a {type(measure).__name__}; it must be a medunlearn.metrics.Measure."
+            f"measure {name!r} leads to a {type(measure).__name__}; it must be a medunlearn.metrics.Measure."
         )
     return measure
 
@@ -111,14 +125,14 @@ def distinct_metrics(requested: Iterable[str]) -> dict[str, str]:
         UnknownNameError: no such measure.
         InputError: two measures of the same name, or one from elsewhere with the name of an installed one.
     """
-    installed = names("metrics", metric_targets())
+    installed = names("measures", metric_targets())
     distinct: dict[str, str] = {}
     for name in requested:
         measure = get_metric(name)
         first = distinct.setdefault(measure.name, measure.name if measure.name in installed else name)
         if get_metric(first) is not measure:
             raise InputError(
-                f"metric {name!r} has the name {measure.name!r}, which is also that of the measure {first!r}. "
+                f"measure {name!r} has the name {measure.name!r}, which is also that of the measure {first!r}. "
                 "Give it a name of its own."
             )
     return distinct
@@ -132,3 +146,42 @@ def own_measures(requested: Iterable[str]) -> dict[str, dict[str, str]]:
         measure.name: {"title": measure.title, "meaning": measure.meaning, "path": name}
         for name, measure in measures
     }
+
+
+def named_measures(
+    requested: Sequence[str],
+    recorded: Sequence[str],
+    own: Mapping[str, Mapping[str, str]],
+    known: Collection[str] = (),
+) -> list[str]:
+    """The requested measures of a record, or those recorded; a measure of its own by its path.
+
+    A path that only the record names is not imported (:func:`~medunlearn.registry.refuse_unnamed`): requested by
+    its name, it is refused; otherwise its scores stay as they are.
+
+    Args:
+        recorded: names and paths of the measures that the record was scored by.
+        own: title, meaning and path of its measures that are not ours, by name.
+        known: words that stand for measures.
+
+    Raises:
+        UnknownNameError: no such measure.
+        InputError: a measure that only the record's path leads to.
+    """
+    named, refused = list[str](), None
+    for name in requested:
+        if name in own:
+            refuse_unnamed("measure", own[name]["path"])
+        named.append(own[name]["path"] if name in own else name)
+    for name in () if requested else recorded:
+        try:
+            refuse_unnamed("measure", name)
+            named.append(name)
+        except InputError as error:
+            refused = error
+    if refused is not None and not named:
+        raise refused
+    for name in named:
+        if name not in known:
+            get_metric(name)
+    return named

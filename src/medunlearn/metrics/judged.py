@@ -37,6 +37,8 @@ FACTUALITY = Measure(
     meaning="0.1-1, higher = judges find the response closer to the reference in fact",
     source="MedForget, Section 4.1",
     score=PerItem(_score_factuality),
+    range=(LOWEST / HIGHEST, 1.0),
+    direction="higher",
 )
 
 
@@ -45,11 +47,9 @@ def score_gen(item: Item) -> Score:
     factual = _score_factuality(item)
     if factual.value is None:
         return factual
-    if reason := why_unread(item.reference):
+    if reason := why_unread(item.texts[1]):
         return Score.unscored(reason)
-    return Score(
-        100 * (FACTUALITY_SHARE * factual.value + ROUGE_SHARE * rouge_l_f(item.response or "", item.reference))
-    )
+    return Score(100 * (FACTUALITY_SHARE * factual.value + ROUGE_SHARE * rouge_l_f(*item.texts)))
 
 
 GEN_SCORE = Measure(
@@ -59,4 +59,6 @@ GEN_SCORE = Measure(
     meaning="0-100 percent (7.5 at least), higher = the response is truer and closer to the reference's words",
     source="MedForget, Section 4.1",
     score=PerItem(score_gen),
+    range=(100 * FACTUALITY_SHARE * LOWEST / HIGHEST, 100.0),
+    direction="higher",
 )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from math import exp, fsum, log
 
-from medunlearn.metrics.measure import Item, Measure, Need, PerItem, Score
+from medunlearn.metrics.measure import COUNT, SHARE, Direction, Item, Measure, Need, PerItem, Range, Score
 
 # Log-softmax in half precision may step over 0 by this much; more is not a log-probability.
 _ROUNDING = 1e-2
@@ -64,27 +64,30 @@ ANSWER_PROBABILITY = Measure(
     source="TOFU (arXiv 2401.06121), Section 2.2",
     score=PerItem(_score_answer),
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
-def exact_memorization(answer_hits: Sequence[bool]) -> float | None:
+def exact_memorization(answer_hits: Sequence[bool], *, ends: bool = True) -> float | None:
     """Share of answer tokens whose arg-max prediction is right, position by position.
 
     Args:
         answer_hits: one truth value per token, shape [tokens + 1]. The EOS is excluded: every model that ends its
             answers would get it right.
+        ends: the last truth value is that of an EOS; False: there is none, shape [tokens].
 
     Returns:
         0-1, higher = remembers more; None for an answer that is only EOS.
 
     Source: AMNESIA, Section 5.2 ("position-aligned token Exact Memorization"), after OpenUnlearning (Dorna et al.).
     """
-    hits = [bool(hit) for hit in answer_hits[:-1]]
+    hits = [bool(hit) for hit in (answer_hits[:-1] if ends else answer_hits)]
     return sum(hits) / len(hits) if hits else None
 
 
 def _score_hits(item: Item) -> Score:
-    value = exact_memorization(item.answer_hits or ())
+    value = exact_memorization(item.answer_hits or (), ends=item.ends)
     if value is None:
         return Score.unscored("the reference answer has no token before its EOS")
     return Score(value)
@@ -98,6 +101,8 @@ EXACT_MEMORIZATION = Measure(
     source="AMNESIA, Section 5.2; OpenUnlearning (Dorna et al. 2025)",
     score=PerItem(_score_hits),
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
@@ -190,10 +195,12 @@ def _option_measure(
     source: str,
     function: Callable[[Options, int], float],
     lacking: str,
+    bounds: Range = SHARE,
+    direction: Direction = "higher",
 ) -> Measure:
     score = PerItem(partial(_score_options, function, lacking))
     needs: tuple[Need, ...] = ("alternative_log_probs",)
-    return Measure(name, title, needs, meaning, source, score, item_by_item=True)
+    return Measure(name, title, needs, meaning, source, score, item_by_item=True, range=bounds, direction=direction)
 
 
 _TOFU, _WRONG_ANSWERS = "TOFU (arXiv 2401.06121), Section 2.2", "wrong answers to compare with"
@@ -220,6 +227,8 @@ TRUTH_RATIO = _option_measure(
     source=_TOFU,
     function=_ratio_of_options,
     lacking=_WRONG_ANSWERS,
+    bounds=COUNT,
+    direction="lower",
 )
 TRUTH_RATIO_GEOMETRIC = _geometric(TRUTH_RATIO, _ratio_of_options)
 TRUTH_RATIO_UTILITY = _option_measure(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal, Protocol
 
 from medunlearn.data.fact_ranks import FactRank
 from medunlearn.data.records import Question, Side
@@ -13,6 +14,7 @@ from medunlearn.data.responses import LogProbs, Response
 Need = Literal[
     "response",
     "response_tokens",
+    "reference_tokens",
     "answer_log_probs",
     "answer_hits",
     "alternative_log_probs",
@@ -22,9 +24,22 @@ Need = Literal[
     "nli",
     "bert",
     "bart",
+    "bart_starts",
     "judgement",
     "keywords",
 ]
+Tool = Literal["encoder", "nli", "bert", "bart"]
+Direction = Literal["higher", "lower", "neither"]
+"""Values that show more of what a model knows of the reference."""
+Range = tuple[float, float]
+FIRST = 100
+"""Tokens of response and reference that measures of text compare in an audit.
+
+Source: Memorization in Large Language Models in Medicine, Section 3.1.
+"""
+SHARE: Range = (0.0, 1.0)
+COUNT: Range = (0.0, inf)
+LOG_PROBABILITY: Range = (-inf, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +60,24 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with all inputs of measures; None for inputs that were not computed.
+    """One question, or one probe of an audit, with all inputs of measures; None for inputs that were not computed.
 
     Attributes:
-        side: ``forget`` or ``retain`` in the evaluated split.
-        response_tokens: token ids of the response in the model's tokenizer, without EOS.
-        answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced, with the
-            final EOS last.
+        question_id: id of the question or probe.
+        side: ``forget`` or ``retain`` in the evaluated split; ``forget`` in an audit, which asks what leaks.
+        question: the question, or the beginning that the model was given.
+        reference: the reference answer, or the true continuation.
+        response_tokens, reference_tokens: token ids of response and reference in the model's tokenizer, without
+            EOS.
+        answer_log_probs: natural-log probability of each token of the reference, teacher-forced, with the final
+            EOS last unless ``ends`` is False.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
+        ends: an EOS follows the reference; False for a continuation that is cut from a longer text.
+        starts: response and reference as far as measures of text compare them, where these are not the whole
+            texts: in audits the first 100 tokens.
+        bart_starts: the first 100 tokens of both texts by BART's tokenizer.
+        unanswered: reason for a missing response.
+        cut: a limit on tokens ended the response to an audit's probe before the model did.
         alternative_log_probs: like ``answer_log_probs``, for each of the question's options.
         answer_index: index of the right option.
         fact_ranks: ranks of the facts in the reference answer; for a record, of those in its text.
@@ -73,6 +98,33 @@ class Item:
     answer_index: int | None = None
     fact_ranks: Sequence[FactRank] | None = None
     note_ranks: Sequence[FactRank] | None = None
+    reference_tokens: Sequence[int] | None = None
+    starts: tuple[str, str] | None = None
+    bart_starts: tuple[str, str] | None = None
+    ends: bool = True
+    unanswered: str | None = None
+    cut: bool = False
+
+    def answered(self, response: Response) -> Item:
+        """The item with a response, and the likelihoods that came with it."""
+        return replace(
+            self,
+            response=response.response,
+            response_tokens=response.response_tokens,
+            answer_log_probs=response.answer_log_probs,
+            answer_hits=response.answer_hits,
+        )
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Response and reference as measures of text compare them."""
+        return self.starts or (self.response or "", self.reference)
+
+    @property
+    def hits(self) -> Sequence[bool]:
+        """``answer_hits`` of the reference's own tokens; empty without any."""
+        hits = self.answer_hits or ()
+        return hits[:-1] if self.ends else hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +180,17 @@ class PairLikelihood(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Models that some measures need; None for models that are not available."""
+    """Models that some measures need; None for models that are not available.
+
+    Attributes:
+        quiet: no progress is shown; a model from elsewhere may not report any.
+    """
 
     encoder: Encoder | None = None
     nli: Entailment | None = None
     bert: TokenMatcher | None = None
     bart: PairLikelihood | None = None
+    quiet: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +203,11 @@ class Measure:
         needs: inputs it reads; an item that lacks one is unscored.
         meaning: one sentence, with range and direction, e.g. ``"0-1, higher = remembers more"``.
         source: paper, section or equation.
+        range: least and greatest possible value, infinite without a bound; None if unknown.
+        direction: the values that show more of what a model knows of the reference; None if unknown.
+        least_tokens: tokens that response and reference must have to be scored at all; 0: any number.
+        reads: tokens of both that it reads at most in an audit. A response that was cut before these, and before
+            the reference's end, is unscored; 0: as many as there are, so that a cut does not matter.
         variant: published implementation that it reproduces where that differs from ours, such as "TOFU's code"; ""
             for our own. A variant's name is the measure's, a dot and a suffix: ``truth_ratio.geometric``.
         score: all items at once -> one score per item, in order.
@@ -160,6 +222,16 @@ class Measure:
     score: Callable[[Sequence[Item], Tools], list[Score]]
     item_by_item: bool = False
     variant: str = ""
+    range: Range | None = None
+    direction: Direction | None = None
+    least_tokens: int = 0
+    reads: int = 0
+
+    def why_cut(self, item: Item) -> str | None:
+        """Why a cut response is too short for this measure; None if it is not."""
+        if not item.cut or len(item.response_tokens or ()) >= min(self.reads, len(item.reference_tokens or ())):
+            return None
+        return f"the response was cut before the {self.reads} tokens that this reads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,36 +251,33 @@ def question_items(
     options: Mapping[str, LogProbs] | None = None,
     keywords: Mapping[str, Keywords] | None = None,
     ranks: Mapping[str, Sequence[FactRank]] | None = None,
+    reference_tokens: Mapping[str, Sequence[int]] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> list[Item]:
     """One item per question, in order.
 
     Args:
         sides: side of each record, by id.
-        responses, options, keywords, ranks: by question id; each question has a response, or none has one (None).
+        responses, options, keywords, ranks, reference_tokens: by question id.
+        reasons: why questions have no response; each question has one of the two, unless none was asked (None).
     """
-    return [
-        Item(
-            question_id=question.question_id,
+    items = []
+    for question in questions:
+        name = question.question_id
+        item = Item(
+            question_id=name,
             side=sides[question.record_id],
             question=question.question,
             reference=question.answer,
-            keywords=(keywords or {}).get(question.question_id),
-            alternative_log_probs=(options or {}).get(question.question_id),
+            reference_tokens=(reference_tokens or {}).get(name),
+            keywords=(keywords or {}).get(name),
+            alternative_log_probs=(options or {}).get(name),
             answer_index=question.answer_index,
-            fact_ranks=(ranks or {}).get(question.question_id),
-            **({} if responses is None else _answer(responses[question.question_id])),
+            fact_ranks=(ranks or {}).get(name),
+            unanswered=(reasons or {}).get(name),
         )
-        for question in questions
-    ]
-
-
-def _answer(response: Response) -> dict[str, Any]:
-    return {
-        "response": response.response,
-        "response_tokens": response.response_tokens,
-        "answer_log_probs": response.answer_log_probs,
-        "answer_hits": response.answer_hits,
-    }
+        items.append(item if item.unanswered or responses is None else item.answered(responses[name]))
+    return items
 
 
 def record_items(sides: Mapping[str, Side], ranks: Mapping[str, Sequence[FactRank]]) -> list[Item]:

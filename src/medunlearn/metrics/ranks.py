@@ -11,7 +11,7 @@ from functools import partial
 from math import fsum, log2
 
 from medunlearn.data.fact_ranks import FactRank
-from medunlearn.metrics.measure import Item, Measure, Need, PerItem, Score
+from medunlearn.metrics.measure import COUNT, SHARE, Direction, Item, Measure, Need, PerItem, Range, Score
 
 SOURCE = "after exposure, Carlini et al. 2019 (arXiv 1802.08232), Section 4"
 
@@ -43,11 +43,18 @@ def _mean(value_of: Callable[[FactRank], float | None], notes: bool, item: Item)
 
 
 def _measure(
-    name: str, title: str, meaning: str, value_of: Callable[[FactRank], float | None], *, notes: bool = False
+    name: str,
+    title: str,
+    meaning: str,
+    value_of: Callable[[FactRank], float | None],
+    direction: Direction = "higher",
+    *,
+    notes: bool = False,
+    bounds: Range = SHARE,
 ) -> Measure:
     score = PerItem(partial(_mean, value_of, notes))
     needs: tuple[Need, ...] = ("note_ranks",) if notes else ("fact_ranks",)
-    return Measure(name, title, needs, meaning, SOURCE, score, item_by_item=True)
+    return Measure(name, title, needs, meaning, SOURCE, score, item_by_item=True, range=bounds, direction=direction)
 
 
 RANKED_FIRST = _measure(
@@ -62,13 +69,15 @@ RANK = _measure(
     "Rank of facts",
     "0-1, share of alternatives that are likelier than the true value; 0 = knows, 0.5 = cannot tell",
     _mid_rank,
+    "lower",
 )
-EXPOSURE = _measure("exposure", "Exposure", "0 and up, in bits; higher = knows more", exposure)
+EXPOSURE = _measure("exposure", "Exposure", "0 and up, in bits; higher = knows more", exposure, bounds=COUNT)
 NOTE_RANK = _measure(
     "note_rank",
     "Rank of notes",
     "0-1, share of versions of a whole note, with other values for all of its facts, that are likelier than it; "
     "0 = knows, 0.5 = cannot tell",
     _mid_rank,
+    "lower",
     notes=True,
 )

@@ -11,9 +11,9 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import cpdist
 
-from medunlearn.metrics.measure import Item, Measure, PerItem, Score, Tools
+from medunlearn.metrics.measure import FIRST, SHARE, Item, Measure, PerItem, Score, Tools
 from medunlearn.metrics.ngrams import token_entropies
-from medunlearn.metrics.words import StemNumbers, rouge_tokens, stem_sequences, unicode_sequences
+from medunlearn.metrics.words import StemNumbers, plain_words, rouge_tokens, stem_sequences, unicode_sequences
 
 NO_REFERENCE_TOKEN = "the reference has no letter a-z or digit, so there is nothing to recall"
 OTHER_SCRIPT = "under half of the reference's letters are a-z, all that the published ROUGE reads: rouge_l_unicode"
@@ -96,9 +96,15 @@ def _recalls(sequences: Sequence[Sequence[object]]) -> list[float | None]:
     return [length / len(tokens) if tokens else None for length, tokens in zip(shared, theirs, strict=True)]
 
 
+def text_columns(items: Sequence[Item]) -> tuple[list[str], list[str]]:
+    """Responses and references as measures of text compare them."""
+    texts = [item.texts for item in items]
+    return [response for response, _ in texts], [reference for _, reference in texts]
+
+
 def _score_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
-    references = [item.reference for item in items]
-    values = rouge_l_recalls([item.response or "" for item in items], references)
+    responses, references = text_columns(items)
+    values = rouge_l_recalls(responses, references)
     return [
         Score.unscored(why_unread(reference) or NO_REFERENCE_TOKEN) if value is None else Score(value)
         for value, reference in zip(values, references, strict=True)
@@ -106,7 +112,7 @@ def _score_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
 
 
 def _score_unicode_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
-    values = rouge_l_unicode_recalls([item.response or "" for item in items], [item.reference for item in items])
+    values = rouge_l_unicode_recalls(*text_columns(items))
     return [Score.unscored(NO_LETTER) if value is None else Score(value) for value in values]
 
 
@@ -118,6 +124,9 @@ ROUGE_L = Measure(
     source="Lin 2004, Section 3.1; AMNESIA, Section 5.2",
     score=_score_recalls,
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
+    reads=FIRST,
 )
 
 
@@ -129,25 +138,28 @@ ROUGE_L_UNICODE = Measure(
     source="Lin 2004, Section 3.1, with Unicode's letters; ours",
     score=_score_unicode_recalls,
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
-def rouge_l_f(response: str, reference: str) -> float:
+def rouge_l_f(response: str, reference: str, *, stemmed: bool = True) -> float:
     """Harmonic mean of ROUGE-L precision and recall, 0-1; 0 if either text has no token.
 
     MedForget's ROUGE-L reflects "both precision and recall" (Section 4.1), while AMNESIA's is recall only. Equal
-    to the ``fmeasure`` of rouge-score's ``rougeL`` with stemming.
+    to the ``fmeasure`` of rouge-score's ``rougeL``, with or without stemming.
     """
-    response_tokens, reference_tokens = rouge_tokens(response), rouge_tokens(reference)
+    words = rouge_tokens if stemmed else plain_words
+    response_tokens, reference_tokens = words(response), words(reference)
     # 2PR / (P + R), with P = shared / response and R = shared / reference.
     shared = LCSseq.similarity(response_tokens, reference_tokens)
     return 2 * shared / (len(response_tokens) + len(reference_tokens)) if shared else 0.0
 
 
 def _score_rouge_l_f(item: Item) -> Score:
-    if reason := why_unread(item.reference):
+    if reason := why_unread(item.texts[1]):
         return Score.unscored(reason)
-    return Score(rouge_l_f(item.response or "", item.reference))
+    return Score(rouge_l_f(*item.texts))
 
 
 ROUGE_L_F = Measure(
@@ -158,6 +170,8 @@ ROUGE_L_F = Measure(
     source="Lin 2004, Section 3.1; MUSE (arXiv 2407.06460), Section 3",
     score=PerItem(_score_rouge_l_f),
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
@@ -173,10 +187,10 @@ def exact_match(response: str, reference: str) -> bool:
 
 
 def _score_exact_match(item: Item) -> Score:
-    if not item.reference.strip():
+    if not item.texts[1].strip():
         # Otherwise silence would count as the right answer.
         return Score.unscored("the reference is empty")
-    return Score(float(exact_match(item.response or "", item.reference)))
+    return Score(float(exact_match(*item.texts)))
 
 
 EXACT_MATCH = Measure(
@@ -187,6 +201,8 @@ EXACT_MATCH = Measure(
     source="LUME, evaluation of knowledge",
     score=PerItem(_score_exact_match),
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
@@ -220,10 +236,10 @@ def _f1(response_tokens: Sequence[str], reference_tokens: Sequence[str]) -> floa
 
 
 def _score_token_f1(item: Item) -> Score:
-    reference_tokens = f1_tokens(item.reference)
+    response_tokens, reference_tokens = map(f1_tokens, item.texts)
     if not reference_tokens:
         return Score.unscored("the reference has no letter or digit to compare with")
-    return Score(_f1(f1_tokens(item.response or ""), reference_tokens))
+    return Score(_f1(response_tokens, reference_tokens))
 
 
 TOKEN_F1 = Measure(
@@ -234,6 +250,8 @@ TOKEN_F1 = Measure(
     source="Rajpurkar et al. 2016 (SQuAD), Section 6.1",
     score=PerItem(_score_token_f1),
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
@@ -269,6 +287,8 @@ TOKEN_ENTROPY = Measure(
     source="AMNESIA, Section 5.2; R-TOFU (Yoon et al. 2025)",
     score=_score_entropies,
     item_by_item=True,
+    range=SHARE,
+    direction="neither",
 )
 
 
@@ -289,5 +309,7 @@ DEGENERATE = Measure(
     source="ours, beside AMNESIA's equation 4",
     score=PerItem(_score_degenerate),
     item_by_item=True,
+    range=SHARE,
+    direction="neither",
 )
 """The token entropy of a response of one token is 0 by its length, not by degeneration."""

@@ -1,19 +1,22 @@
 """Measures of meaning by a given model: cosine of embeddings, entailment, BERTScore, BARTScore.
 
-The models are :mod:`medunlearn.models.encoders`; this module does not import torch.
+The models are :mod:`medunlearn.models.encoders`; this module does not import torch. Scores under different models
+are not comparable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import MedunlearnError
-from medunlearn.metrics.measure import Item, Measure, Score, Tools
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls, why_unread
+from medunlearn.metrics.measure import LOG_PROBABILITY, SHARE, Item, Measure, Score, Tools
+from medunlearn.metrics.pair_scores import bart_score, bert_score
+from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls, text_columns, why_unread
 
 Array = npt.NDArray[np.float64]
 Tool = TypeVar("Tool")
@@ -39,10 +42,6 @@ def _ask_once(ask: Callable[[list[Key]], Sequence[Answer]], keys: Iterable[Key],
     return dict(zip(different, answers, strict=True))
 
 
-def _pairs(items: Sequence[Item]) -> tuple[list[str], list[str]]:
-    return [item.response or "" for item in items], [item.reference for item in items]
-
-
 def cosine_similarity(a: Array, b: Array) -> float:
     """Cosine of two vectors of shape [width], floored at 0: opposite counts as unrelated.
 
@@ -58,10 +57,10 @@ def cosine_similarity(a: Array, b: Array) -> float:
 
 def _score_cosines(items: Sequence[Item], tools: Tools) -> list[Score]:
     encoder = _require("encoder", tools.encoder)
-    texts = (text for item in items for text in (item.response or "", item.reference))
+    texts = (text for item in items for text in item.texts)
     encoded = _ask_once(encoder.encode, texts, "The sentence encoder gave {} vectors for {} texts.")
     vectors = {text: np.asarray(vector, dtype=np.float64) for text, vector in encoded.items()}
-    values = [cosine_similarity(vectors[item.response or ""], vectors[item.reference]) for item in items]
+    values = [cosine_similarity(*(vectors[text] for text in item.texts)) for item in items]
     reason = "an embedding is all zeros or not a number"
     return [Score.unscored(reason) if np.isnan(value) else Score(value) for value in values]
 
@@ -73,6 +72,9 @@ COSINE = Measure(
     meaning="0-1, higher = the response is closer in meaning to the reference",
     source="AMNESIA, Section 5.2",
     score=_score_cosines,
+    item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
@@ -82,13 +84,13 @@ def premise_and_hypothesis(item: Item) -> tuple[str, str]:
     To leak, a forget response must contain everything in the reference; to be useful, a retain response must
     contain nothing beyond it.
     """
-    response = item.response or ""
-    return (response, item.reference) if item.side == "forget" else (item.reference, response)
+    response, reference = item.texts
+    return (response, reference) if item.side == "forget" else (reference, response)
 
 
 def _score_entailment(items: Sequence[Item], tools: Tools) -> list[Score]:
     nli = _require("nli", tools.nli)
-    recalls = rouge_l_recalls(*_pairs(items))
+    recalls = rouge_l_recalls(*text_columns(items))
     # A pair that is not asked is one that the least overlap decides.
     pairs = [
         premise_and_hypothesis(item) if recall is not None and recall >= LEAST_OVERLAP else None
@@ -100,7 +102,7 @@ def _score_entailment(items: Sequence[Item], tools: Tools) -> list[Score]:
         "The entailment model gave {} labels for {} pairs.",
     )
     return [
-        Score.unscored(why_unread(item.reference) or NO_REFERENCE_TOKEN)
+        Score.unscored(why_unread(item.texts[1]) or NO_REFERENCE_TOKEN)
         if recall is None
         else Score(float(pair is not None and labels[pair]))
         for item, pair, recall in zip(items, pairs, recalls, strict=True)
@@ -114,14 +116,35 @@ ENTAILMENT = Measure(
     meaning="0 or 1, 1 = entailed (forget: response entails reference; retain: reference entails response)",
     source="AMNESIA, Section 5.2; direction and least overlap: Yuan et al. (arXiv 2410.08109)",
     score=_score_entailment,
+    item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
 
 
+RELEASED_CODE = "the paper's released code"
+"""Variants of the memorization paper's code."""
+_DIGITS = 4
+"""To which the released code rounds scores."""
+
+
 def _score_bert(items: Sequence[Item], tools: Tools) -> list[Score]:
-    bert = _require("bert", tools.bert)
-    matches = bert.score(*_pairs(items)) if items else ()
-    reason = "response or reference has no token that counts"
-    return [Score.unscored(reason) if match is None else Score(match.f1) for match in matches]
+    return bert_score(*text_columns(items), model=_require("bert", tools.bert), quiet=tools.quiet)
+
+
+def _score_bart(items: Sequence[Item], tools: Tools) -> list[Score]:
+    return bart_score(*text_columns(items), model=_require("bart", tools.bart), quiet=tools.quiet)
+
+
+@dataclass(frozen=True, slots=True)
+class OfBartStarts:
+    """A ``score`` function of the first tokens by BART's tokenizer, rounded to 4 digits."""
+
+    function: Callable[[Sequence[Item], Tools], list[Score]]
+
+    def __call__(self, items: Sequence[Item], tools: Tools) -> list[Score]:
+        scores = self.function([replace(item, starts=item.bart_starts) for item in items], tools)
+        return [score if score.value is None else Score(round(score.value, _DIGITS)) for score in scores]
 
 
 BERT_SCORE = Measure(
@@ -131,15 +154,10 @@ BERT_SCORE = Measure(
     meaning="-1 to 1, in practice 0.3-1; higher = the response's tokens are more like the reference's in context",
     source="Zhang et al. 2020 (arXiv 1904.09675), Section 3",
     score=_score_bert,
+    item_by_item=True,
+    range=(-1.0, 1.0),
+    direction="higher",
 )
-
-
-def _score_bart(items: Sequence[Item], tools: Tools) -> list[Score]:
-    bart = _require("bart", tools.bart)
-    values = bart.score(*_pairs(items)) if items else ()
-    return [Score.unscored("response or reference is empty") if value is None else Score(value) for value in values]
-
-
 BART_SCORE = Measure(
     name="bart_score",
     title="BARTScore",
@@ -147,4 +165,23 @@ BART_SCORE = Measure(
     meaning="at most 0, mean log-probability of a token; higher = the reference is likelier given the response",
     source="Yuan et al. 2021 (arXiv 2106.11520), equation 2 (recall)",
     score=_score_bart,
+    item_by_item=True,
+    range=LOG_PROBABILITY,
+    direction="higher",
+)
+BERT_SCORE_RELEASED_CODE, BART_SCORE_RELEASED_CODE = (
+    replace(
+        measure,
+        name=f"{measure.name}.released_code",
+        title=f"{measure.title} ({RELEASED_CODE})",
+        needs=(*measure.needs, "bart_starts"),
+        meaning=f"{measure.meaning}; first 100 tokens of BART's tokenizer, 4 digits; with {model}",
+        source="repository llm_memorization of the memorization paper's authors, eval/valid_length_eval",
+        score=OfBartStarts(measure.score),
+        variant=RELEASED_CODE,
+    )
+    for measure, model in (
+        (BERT_SCORE, "bert-base-multilingual-cased, layer 9"),
+        (BART_SCORE, "bart-large-cnn trained further on ParaBank 2 (BARTScore's bart_score.pth)"),
+    )
 )

@@ -29,13 +29,18 @@ _CHARACTERS = 0x110000
 _EMPTY = 0
 
 
+def plain_words(text: str) -> list[str]:
+    """Lower-cased runs of a-z and 0-9, as in rouge-score without stemming."""
+    return _WORD.findall(text.lower())
+
+
 def rouge_tokens(text: str) -> list[str]:
     """Lower-cased runs of a-z and 0-9, Porter-stemmed if longer than three characters.
 
     Everything else separates words, so an accented letter splits its word: the rouge-score package's rule,
     kept so that numbers agree with published ones.
     """
-    stems = (_stem(word) for word in _WORD.findall(text.lower()))
+    stems = map(_stem, plain_words(text))
     return [stem for stem in stems if stem]
 
 

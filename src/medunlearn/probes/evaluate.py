@@ -23,6 +23,7 @@ from medunlearn.data.storage import write_frame
 from medunlearn.metrics import own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Need, question_items, record_items
+from medunlearn.metrics.needs import TOOLS
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.probes.evaluation_folder import evaluation_folder, evaluation_inputs
@@ -36,6 +37,7 @@ from medunlearn.probes.other_images import (
 from medunlearn.probes.probe_set import refuse_other_material, refuse_other_probes
 from medunlearn.probes.question_selection import material_of, probe_set, questions_to_ask
 from medunlearn.probes.rank_plan import rank_plan
+from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.probes.respondent_runs import RespondentRun
 from medunlearn.probes.respondents import (
     EVERYTHING,
@@ -44,9 +46,16 @@ from medunlearn.probes.respondents import (
     recorded_gifts,
     refuse_unanswerable,
 )
-from medunlearn.probes.score import TOOLS, local_tools, metric_names, score_items, score_records, write_tables
+from medunlearn.probes.score import (
+    local_tools,
+    measure_tools,
+    metric_names,
+    score_items,
+    score_records,
+    score_store,
+    write_tables,
+)
 from medunlearn.probes.text_questioning import TextQuestioning
-from medunlearn.probes.unscored import with_unscored
 from medunlearn.progress import remark
 from medunlearn.results.evaluated import Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
@@ -210,7 +219,7 @@ def evaluate_one(
         if work is not None and any(getattr(settings, tool) for tool in TOOLS):
             work.base.drop()
         with recording.stage("score"):
-            _write_scores(answers, keywords, benchmark, split, settings, metrics, folder, device)
+            _write_scores(run, answers, keywords, benchmark, split, settings, metrics, folder, device)
         pairs = ((q.answer, answers.responses[q.question_id]) for q in answers.answered)
         problems = answer_problems([(reference, answer.response, answer.finished) for reference, answer in pairs])
         recording.info.results = {
@@ -298,6 +307,7 @@ def _ask(
 
 
 def _write_scores(
+    run: Run,
     answers: _Answers,
     keywords: Any,
     benchmark: Benchmark,
@@ -308,12 +318,15 @@ def _write_scores(
     device: str,
 ) -> None:
     questions, sides = answers.questions, benchmark.sides(split)
-    items = question_items(answers.answered, sides, answers.responses, answers.options, keywords, answers.ranks)
-    labels, lacking = question_labels(benchmark, split, questions), lacking_needs(metrics, answers.gives)
-    scorable = [name for name in metrics if name not in lacking]
-    tables = [score_items(items, scorable, settings, labels, device)] if items else []
-    if lacking or answers.reasons:
-        tables = [with_unscored(joined(tables), metrics, lacking, answers.reasons, labels)]
+    lacking = lacking_needs(metrics, answers.gives)
+    tokens = reference_tokens(
+        run, benchmark, questions, settings, [name for name in metrics if name not in lacking]
+    )
+    given = answers.responses, answers.options, keywords, answers.ranks, tokens, answers.reasons
+    items, labels = question_items(questions, sides, *given), question_labels(benchmark, split, questions)
+    tools, store = measure_tools(settings, metrics, device), score_store(folder, settings, metrics)
+    how: dict[str, Any] = {"tools": tools, "store": store, "lacking": lacking}
+    tables = [score_items(items, metrics, settings, labels, device, **how)] if items else []
     if answers.ranks or answers.record_ranks:
         records = record_items(sides, answers.record_ranks)
         tables.append(score_records(records, metrics, benchmark, settings))
@@ -326,8 +339,11 @@ def _write_scores(
     if answers.controls:
         names, image_questions = image_measures(metrics), questions_on_images(benchmark, questions)
         others: dict[str, pd.DataFrame] = {
-            control: score_items(question_items(image_questions, sides, *answer), names, settings, labels, device)
+            control: score_items(
+                question_items(image_questions, sides, *answer), names, settings, labels, device, tools=tools
+            )
             for control, answer in answers.controls.items()
         }
         write_frame(folder / IMAGE_CONTROL, control_table(tables[0], others))
     write_tables(folder, benchmark, settings, joined(tables))
+    store.remove()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -16,23 +15,26 @@ from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, Tools, distinct_metrics, get_metric, own_measures
+from medunlearn.metrics import Item, distinct_metrics, get_metric, named_measures, own_measures
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
-from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.metrics.measure import Tools, question_items, record_items
+from medunlearn.metrics.needs import MISSING, TOOLS, load_tools, need_problems
+from medunlearn.metrics.score_store import FOLDER, ScoreStore
 from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
+from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.probes.respondents import lacking_needs, recorded_gifts
-from medunlearn.probes.unscored import with_unscored
 from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run, find_benchmark
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
-TOOLS = ("encoder", "nli", "bert", "bart")
+POSSIBLE = frozenset(MISSING) - {"bart_starts"}
+"""Needs that an evaluation can give to a measure."""
 DEFAULT = "default"
 """Stands for the measures of the benchmark."""
 
@@ -60,7 +62,10 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
             [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
         )
     each = (one for name in requested for one in (own if name == DEFAULT else [name]))
-    return tuple(distinct_metrics(each).values())
+    names = tuple(distinct_metrics(each).values())
+    if problems := need_problems(map(get_metric, names), POSSIBLE, POSSIBLE, {}, "an evaluation"):
+        raise ConfigError([f"metrics: {problem}" for problem in problems])
+    return names
 
 
 def ranks_alone(name: str) -> bool:
@@ -79,10 +84,10 @@ def check_names(measures: Sequence[str]) -> None:
             get_metric(name)
 
 
-def score(
-    run: Run | Path | str,
+def score_evaluation(
+    run: Run,
+    requested: Sequence[str] = (),
     *,
-    measures: str | Sequence[str] = (),
     split: str | None = None,
     benchmark: Benchmark | Path | str | None = None,
     allow_broken: bool = False,
@@ -93,31 +98,29 @@ def score(
     Rows of these measures are replaced, others stay. Summary and groups are updated.
 
     Args:
-        run: a run folder
-        split: the evaluation's split; needed only if there are several
-        measures: names from `medunlearn list measures`, or default; a measure of your own by its path, or, once
-            scored, by its name; none for those of the evaluation
-        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
-        allow_broken: show scores even if the answers are all empty or equal; they get no verdict
+        requested: names of measures, or default; a measure of one's own by its path, or, once scored, by its name;
+            none for those of the evaluation.
+        split: the evaluation's split; needed only if there are several.
+        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded.
+        allow_broken: return scores even if the answers are all empty or equal.
 
     Raises:
         InputError: the run was not evaluated, the benchmark is missing or another one, or responses are missing.
         UnknownNameError: no such measure.
         ModelError: a broken model, unless ``allow_broken``.
     """
-    evaluated = Evaluated.find(Run.of(run), split)
+    evaluated = Evaluated.find(run, split)
     settings = check(EvaluateSettings, evaluated.record.info.config)
     refuse_unnamed("extractor", settings.extractor)
-    texts = [measures] if isinstance(measures, str) else measures
-    metric_list = [word.strip() for text in texts for word in text.split(",")]
-    metric_list = _named_measures(evaluated, [name for name in metric_list if name])
+    recorded = [str(name) for name in evaluated.record.info.inputs["metrics"]]
+    metric_list = named_measures(requested, recorded, evaluated.own_measures, (DEFAULT,))
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
     items, labels, records = _stored_items(evaluated, source, settings, metric_list)
-    lacking, reasons = lacking_needs(metric_list, recorded_gifts(evaluated.run)), evaluated.without_response
-    scorable = [name for name in metric_list if name not in lacking]
-    table = score_items(items, scorable, _with_moved_tools(evaluated, settings, metric_list), labels, device)
-    table = with_unscored(table, metric_list, lacking, reasons, labels)
+    lacking = lacking_needs(metric_list, recorded_gifts(evaluated.run))
+    settings = _with_moved_tools(evaluated, settings, metric_list)
+    store = score_store(evaluated.record.folder, settings, metric_list)
+    table = score_items(items, metric_list, settings, labels, device, store=store, lacking=lacking)
     of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
@@ -125,57 +128,39 @@ def score(
         others = scores[~scores["measure"].isin([*distinct_metrics(metric_list)])]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
         info, responses = evaluated.record.info, evaluated.responses
-        pairs = ((item.reference, responses[item.question_id]) for item in items)
+        pairs = ((item.reference, responses[item.question_id]) for item in items if not item.unanswered)
         problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
         info.results["own_measures"] = {**evaluated.own_measures, **own_measures(metric_list)}
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
+        store.remove()
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
 
 
-def _named_measures(evaluated: Evaluated, requested: Sequence[str]) -> list[str]:
-    """The requested measures, or those of the evaluation; a measure of its own by its path.
-
-    A path that only the run names is not imported (:func:`~medunlearn.registry.refuse_unnamed`): requested by its
-    name, it is refused; otherwise its scores stay as they are.
-
-    Raises:
-        UnknownNameError: no such measure.
-        InputError: a measure that only the run's path leads to.
-    """
-    paths = {name: about["path"] for name, about in evaluated.own_measures.items()}
-    if requested:
-        own = {name: paths[name] for name in requested if name in paths}
-        for path in own.values():
-            refuse_unnamed("metric", path)
-        requested = [own.get(name, name) for name in requested]
-        check_names(requested)
-        return requested
-    recorded, refused = [], None
-    for name in evaluated.record.info.inputs["metrics"]:
-        try:
-            refuse_unnamed("metric", str(name))
-            recorded.append(str(name))
-        except InputError as error:
-            refused = error
-    if refused is not None and not recorded:
-        raise refused
-    check_names(recorded)
-    return recorded
-
-
 def score_items(
-    items: Sequence[Item], names: Sequence[str], settings: EvaluateSettings, labels: pd.DataFrame, device: str
+    items: Sequence[Item],
+    names: Sequence[str],
+    settings: EvaluateSettings,
+    labels: pd.DataFrame,
+    device: str,
+    *,
+    tools: Tools | None = None,
+    store: ScoreStore | None = None,
+    lacking: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """The score table of some measures on an evaluation's items.
 
     Args:
         labels: from :func:`~medunlearn.results.scores.question_labels`.
+        tools: the models of measures, if they are loaded (:func:`measure_tools`).
+        store: of finished chunks.
+        lacking: measure -> why it is unscored on every item (:func:`~medunlearn.probes.respondents.lacking_needs`).
     """
-    metrics = [get_metric(name) for name in names]
-    needs = {need for metric in metrics for need in metric.needs}
-    return measured(scoring.score(items, metrics, _tools(settings, needs, device)), labels)
+    measures = [get_metric(name) for name in names]
+    unscored = {get_metric(name).name: reason for name, reason in (lacking or {}).items()}
+    tools = tools or measure_tools(settings, names, device)
+    return measured(scoring.score(items, measures, tools, store=store, unscored=unscored), labels)
 
 
 def local_tools(settings: EvaluateSettings, names: Sequence[str]) -> dict[str, str]:
@@ -236,22 +221,17 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
     write_frames(folder, files)
 
 
-def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:
+def measure_tools(settings: EvaluateSettings, names: Sequence[str], device: str) -> Tools:
     """The models that measures need, as named in the settings."""
-    names = {tool: getattr(settings, tool) for tool in TOOLS if tool in needs and getattr(settings, tool)}
-    if not names:
-        return Tools()
-    from medunlearn.models.bart_score import BartScorer
-    from medunlearn.models.bert_score import BertScorer
-    from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
+    needs = {need for name in names for need in get_metric(name).needs}
+    named = ((tool, getattr(settings, tool)) for tool in TOOLS if tool in needs)
+    return load_tools({tool: source for tool, source in named if source}, device)
 
-    kinds: dict[str, Any] = {
-        "encoder": SentenceEncoder,
-        "nli": EntailmentModel,
-        "bert": BertScorer,
-        "bart": BartScorer,
-    }
-    return Tools(**{tool: kinds[tool](name, device=device) for tool, name in names.items()})
+
+def score_store(folder: Path, settings: EvaluateSettings, names: Sequence[str]) -> ScoreStore:
+    """The store of finished chunks in an evaluation's folder."""
+    models: dict[str, object] = {tool: getattr(settings, tool) for tool in TOOLS}
+    return ScoreStore(folder / FOLDER, {**models, **local_tools(settings, names)})
 
 
 def _groups(
@@ -326,5 +306,8 @@ def _stored_items(
     plan = rank_plan(benchmark, settings.split, settings, names)
     ranks, of_records = stored_ranks(plan.questions, stored, context), stored_ranks(plan.records, stored, IN_RECORD)
     sides = benchmark.sides(split)
-    items = question_items(answered, sides, responses, options, keywords, ranks)
+    tokens = reference_tokens(evaluated.run, benchmark, questions, settings, names)
+    items = question_items(
+        questions, sides, responses, options, keywords, ranks, tokens, evaluated.without_response
+    )
     return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

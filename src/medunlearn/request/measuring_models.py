@@ -10,7 +10,7 @@ from typing import Any
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
-from medunlearn.config.forgetting import AUTOMATIC
+from medunlearn.config.forgetting import AUTOMATIC, MEASURES
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.records import DIRECT, Fold
@@ -183,7 +183,7 @@ class ModelMeter:
 
     def _settings(self, split: str, folds: tuple[Fold, ...], values: Half) -> EvaluateSettings:
         own: dict[str, Any] = {
-            "metrics": ("rouge_l", "rank", "ranked_first"),
+            "metrics": MEASURES,
             "ranked": None,
             "alternatives": ALTERNATIVES,
             "facts": self.settings.facts,

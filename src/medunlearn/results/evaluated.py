@@ -137,13 +137,7 @@ class Evaluated:
     @property
     def own_measures(self) -> dict[str, dict[str, str]]:
         """Title, meaning and path of the measures that are not the package's, by name."""
-        recorded = self.record.info.results.get("own_measures")
-        table = recorded if isinstance(recorded, dict) else {}
-        return {
-            str(name): {key: str(about.get(key, "")) for key in ("title", "meaning", "path")}
-            for name, about in table.items()
-            if isinstance(about, dict)
-        }
+        return self.record.info.own_measures
 
     @property
     def data_use(self) -> DataUse | None:

@@ -203,6 +203,16 @@ class RunRecord:
         """The epoch of this state."""
         return self.results.get("epoch")
 
+    @property
+    def own_measures(self) -> dict[str, dict[str, str]]:
+        """Title, meaning and path of the measures that are not the package's, by name."""
+        table = self.results.get("own_measures")
+        return {
+            str(name): {key: str(about.get(key, "")) for key in ("title", "meaning", "path")}
+            for name, about in (table.items() if isinstance(table, dict) else ())
+            if isinstance(about, dict)
+        }
+
     def __getitem__(self, name: str) -> Any:
         if name not in self:
             raise KeyError(name)

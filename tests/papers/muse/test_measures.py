@@ -26,7 +26,7 @@ def test_equals_rouge_score_without_stemming(response: str, reference: str) -> N
 def test_words_are_not_stemmed() -> None:
     # Shared in order: "the", "opened"; of four words and five. Stemmed, "mayor" and "bridge" would be shared too.
     assert muse_rouge_l("The mayors opened bridges", "the mayor opened a bridge", cut=False) == pytest.approx(4 / 9)
-    assert muse_rouge_l("x", " . ", cut=False) is None
+    assert muse_rouge_l("x", " . ", cut=False) == 0.0
 
 
 @pytest.mark.parametrize("end", ["\n\nQuestion: Who?\nAnswer: me", "\nQuestion 2", " Question: Who?", "\n\nmore"])

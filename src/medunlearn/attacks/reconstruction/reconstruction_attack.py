@@ -36,7 +36,12 @@ class ReconstructionFamily(AttackFamily):
 
         (attack,) = attacks
         return ReconstructionJob(
-            benchmark, settings, attack.asked_sides, attack.context, attack.max_new_tokens or None
+            benchmark,
+            settings,
+            attack.asked_sides,
+            attack.context,
+            attack.max_new_tokens or None,
+            (*attack.scored_by, *settings.more_measures),
         )
 
     def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
@@ -105,6 +110,7 @@ class Cumulative(Attack):
     question: ClassVar[str] = "whether naming whose a text is brings back what was forgotten"
     source: ClassVar[str] = "MedForget, Section 5.4"
     family: ClassVar[AttackFamily] = RECONSTRUCTION
+    scored_by: ClassVar[tuple[str, ...]] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
 
     sides: Literal["forget", "retain", "both"] = "forget"
     context: Context = "closed_book"

@@ -15,7 +15,6 @@ ATTACK = "cumulative"
 NAME = "reconstruction"
 """Of the family."""
 SUMMARY = "reconstruction_summary.parquet"
-METRICS: tuple[str, ...] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
 _RATED = ("gen_score", "factuality")
 _JUDGED = (*_RATED, *map(drawn_name, _RATED))
 OWN = {

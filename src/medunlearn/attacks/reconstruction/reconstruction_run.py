@@ -14,7 +14,6 @@ from medunlearn.attacks.model_holder import Asker, ModelHolder
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames, attacked_questions
 from medunlearn.attacks.reconstruction.reconstruction_results import (
     ATTACK,
-    METRICS,
     NAME,
     SUMMARY,
     context_scores,
@@ -24,11 +23,12 @@ from medunlearn.config import AttackSettings, Context, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.storage import write_frame
-from medunlearn.metrics import get_metric
+from medunlearn.metrics import distinct_metrics, get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems
 from medunlearn.models.sequences import Rendering
+from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.results.runs import Recording
 from medunlearn.results.scores import question_labels, replace_scores
 from medunlearn.training.turns import in_turns
@@ -42,6 +42,7 @@ class ReconstructionJob(AttackJob):
         sides: whose questions are asked.
         context: context mode of the questions.
         max_new_tokens: longest response; None: as `evaluate` has it.
+        requested: names of the measures of answers.
     """
 
     benchmark: Benchmark
@@ -49,6 +50,12 @@ class ReconstructionJob(AttackJob):
     sides: Sequence[str]
     context: Context
     max_new_tokens: int | None
+    requested: tuple[str, ...]
+
+    @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures of answers, each once."""
+        return tuple(distinct_metrics(self.requested).values())
 
     @cached_property
     def evaluation(self) -> EvaluateSettings:
@@ -95,7 +102,7 @@ class ReconstructionJob(AttackJob):
             if own:
                 asker = self._asker(holder, context)
                 asker.ask(own)
-                asker.rate(own, METRICS)
+                asker.rate(own, self.measures)
 
     def _rendering(self, holder: ModelHolder) -> Rendering:
         return holder.run.rendering(None, self.context)
@@ -118,7 +125,7 @@ class ReconstructionJob(AttackJob):
         split = benchmark.split(settings.split)
         labels, side_of = question_labels(benchmark, split, plain), benchmark.sides(split)
         choosing = any(question.options for question in plain)
-        metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
+        metrics = [get_metric(name) for name in self.measures if choosing or name != "option_accuracy"]
         tables, answers, store = [], list[tuple[str, str, bool]](), ""
         for context in names.contexts():
             questions, asker = (
@@ -127,11 +134,12 @@ class ReconstructionJob(AttackJob):
             )
             with recording.stage(f"ask {context.name}"):
                 place, responses, _ = asker.ask(questions)
-                options, _ = asker.rate(questions, METRICS)
+                options, _ = asker.rate(questions, self.measures)
             store = str(place.relative_to(holder.run.folder))
             pairs = [(question.answer, responses[question.question_id]) for question in questions]
             answers += ((reference, response.response, response.finished) for reference, response in pairs)
-            items = question_items(questions, side_of, responses, options)
+            tokens = reference_tokens(holder.run, benchmark, questions, self.evaluation, self.measures)
+            items = question_items(questions, side_of, responses, options, reference_tokens=tokens)
             tables.append(context_scores(score(items, metrics), labels, context))
         with recording.stage(f"score {NAME}"):
             scores = pd.concat(tables, ignore_index=True)

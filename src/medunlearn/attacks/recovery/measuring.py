@@ -21,12 +21,14 @@ from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.generation.decodings import Decoding
+from medunlearn.metrics import distinct_metrics
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems, weight_problems
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.probes.material import sequences, training_data
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.rank_plan import RankPlan, rank_plan, ranked_order
+from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.probes.score import score_items
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel
 
 RANKED = "ranked_first"
-MEASURES = ("rouge_l", "em", RANKED)
-"""Measures of what is said, of what is likeliest token by token, and of what is likelier than its alternatives."""
 
 
 @dataclass
@@ -61,6 +61,11 @@ class StateMeasurer:
     problems: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures of answers."""
+        return tuple(distinct_metrics((*self.attack.scored_by, *self.settings.more_measures)).values())
+
+    @cached_property
     def evaluation(self) -> EvaluateSettings:
         """Settings of an equivalent `evaluate`."""
         attack, settings = self.attack, self.settings
@@ -68,7 +73,7 @@ class StateMeasurer:
             EvaluateSettings,
             {
                 "split": settings.split,
-                "metrics": MEASURES,
+                "metrics": self.measures,
                 "folds": [attack.fold, *(["utility"] if attack.unseen else [])],
                 "context": attack.context,
                 "limit": attack.subjects,
@@ -136,7 +141,7 @@ class StateMeasurer:
 
     @cached_property
     def _plan(self) -> RankPlan:
-        return rank_plan(self.benchmark, self.settings.split, self.evaluation, MEASURES)
+        return rank_plan(self.benchmark, self.settings.split, self.evaluation, self.measures)
 
     @property
     def folder(self) -> Path:
@@ -176,7 +181,8 @@ class StateMeasurer:
         responses = None if self.attack.ranks_only else questioning.ask(questions)[1]
         ranks, _, _ = questioning.rank(self._plan, {question.question_id for question in questions})
         labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
-        items = question_items(questions, self._sides, responses, ranks=ranks)
+        tokens = reference_tokens(self.run, self.benchmark, questions, self.evaluation, self.measures)
+        items = question_items(questions, self._sides, responses, ranks=ranks, reference_tokens=tokens)
         problems = weight_problems(model.model, model.tokenizer)
         # The same answer to all of the forget set alone is what some methods aim at.
         if responses is not None and {*map(self.side, questions)} == set(SIDES):
@@ -186,7 +192,7 @@ class StateMeasurer:
             )
         if problems:
             self.problems[f"{attack} {strength}"] = problems
-        measures = [name for name in MEASURES if responses is not None or name == RANKED]
+        measures = [name for name in self.measures if responses is not None or name == RANKED]
         scores = score_items(items, measures, self.evaluation, labels, str(model.device))
         return scores.assign(attack=attack, strength=strength)
 

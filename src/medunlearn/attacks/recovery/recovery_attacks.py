@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -135,6 +135,11 @@ class RecoveryAttack(RecoveryInterface):
         kinds: of the questions; none: all.
         values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
         ranks_only: rank facts in each condition and generate no answer.
+    """
+
+    scored_by: ClassVar[tuple[str, ...]] = ("rouge_l", "em", "ranked_first")
+    """Measures of what is said, of what is likeliest token by token, and of what is likelier than its
+    alternatives.
     """
 
     subjects: Annotated[int | None, Field(ge=1)] = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from medunlearn.metrics.leakage.phrases import in_a_row
-from medunlearn.metrics.measure import Item, Measure, PerItem, Score
+from medunlearn.metrics.measure import SHARE, Item, Measure, PerItem, Score
 
 
 def leakage(response: str, keywords: Sequence[tuple[str, float]]) -> float | None:
@@ -49,4 +49,6 @@ LEAKAGE = Measure(
     source="AMNESIA, Section 5.1, equation 1; Appendix E, Algorithm 1 and Table 7",
     score=PerItem(_score_keywords),
     item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )

@@ -9,16 +9,16 @@ Source: https://github.com/fengli-wu/MedForget, ``eval.py`` and ``scripts/analyz
 from __future__ import annotations
 
 from medunlearn.metrics.judged import GEN_SCORE, NOT_JUDGED, ROUGE_SHARE, score_gen
-from medunlearn.metrics.measure import Item, Measure, PerItem, Score
+from medunlearn.metrics.measure import SHARE, Item, Measure, PerItem, Score
 from medunlearn.metrics.text import OTHER_SCRIPT, rouge_l_f, why_unread
 
 CODE = "MedForget's code"
 
 
 def _score_match(item: Item) -> Score:
-    if why_unread(item.reference) == OTHER_SCRIPT:
+    if why_unread(item.texts[1]) == OTHER_SCRIPT:
         return Score.unscored(OTHER_SCRIPT)
-    return Score(float(rouge_l_f(item.response or "", item.reference) == 1.0))
+    return Score(float(rouge_l_f(*item.texts) == 1.0))
 
 
 MATCH_BY_ROUGE = Measure(
@@ -30,6 +30,8 @@ MATCH_BY_ROUGE = Measure(
     score=PerItem(_score_match),
     item_by_item=True,
     variant=CODE,
+    range=SHARE,
+    direction="higher",
 )
 
 
@@ -37,7 +39,7 @@ def _score_failed_as_zero(item: Item) -> Score:
     judgement = item.judgement
     if judgement is None or judgement.rating is not None or judgement.reason == NOT_JUDGED:
         return score_gen(item)
-    return Score(100 * ROUGE_SHARE * rouge_l_f(item.response or "", item.reference))
+    return Score(100 * ROUGE_SHARE * rouge_l_f(*item.texts))
 
 
 GEN_SCORE_FAILED_ZERO = Measure(
@@ -48,4 +50,6 @@ GEN_SCORE_FAILED_ZERO = Measure(
     source="MedForget's code, eval.py (save_results); its analyze_eval_results.py leaves failed answers out",
     score=PerItem(_score_failed_as_zero),
     variant="MedForget's eval.py",
+    range=(0.0, 100.0),
+    direction="higher",
 )

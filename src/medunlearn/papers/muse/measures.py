@@ -5,35 +5,28 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from rapidfuzz.distance import LCSseq
+from medunlearn.metrics.measure import SHARE, Item, Measure, PerItem, Score
+from medunlearn.metrics.text import rouge_l_f, why_unread
 
-from medunlearn.metrics.measure import Item, Measure, PerItem, Score
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN, why_unread
-
-_WORD = re.compile("[a-z0-9]+")
 _NEXT_QUESTION = re.compile("\n\n|\nQuestion|Question:")
 _SOURCE = "MUSE (arXiv 2407.06460), Section 3; swj0419/muse_bench"
 
 
-def muse_rouge_l(response: str, reference: str, *, cut: bool) -> float | None:
-    """F1 of the longest common subsequence of unstemmed words, 0-1; None if the reference has no word.
+def muse_rouge_l(response: str, reference: str, *, cut: bool) -> float:
+    """F1 of the longest common subsequence of unstemmed words, 0-1.
 
     Args:
         cut: cut the response at a blank line or at another question, since a model with in-context examples tends
             to continue them.
     """
-    response = _NEXT_QUESTION.split(response)[0] if cut else response
-    words, target = _WORD.findall(response.lower()), _WORD.findall(reference.lower())
-    if not target:
-        return None
-    return 2 * LCSseq.similarity(words, target) / (len(words) + len(target))
+    return rouge_l_f(_NEXT_QUESTION.split(response)[0] if cut else response, reference, stemmed=False)
 
 
 def _score(item: Item, *, cut: bool) -> Score:
-    if reason := why_unread(item.reference):
+    response, reference = item.texts
+    if reason := why_unread(reference):
         return Score.unscored(reason)
-    value = muse_rouge_l(item.response or "", item.reference, cut=cut)
-    return Score.unscored(NO_REFERENCE_TOKEN) if value is None else Score(value)
+    return Score(muse_rouge_l(response, reference, cut=cut))
 
 
 def _measure(name: str, of: str, meaning: str, cut: bool) -> Measure:
@@ -45,6 +38,8 @@ def _measure(name: str, of: str, meaning: str, cut: bool) -> Measure:
         source=_SOURCE,
         score=PerItem(partial(_score, cut=cut)),
         item_by_item=True,
+        range=SHARE,
+        direction="higher",
         variant="MUSE's code",
     )
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from medunlearn.audit.verbatim import RUN_LENGTHS, runs_of_at_least
 from medunlearn.config import WatchSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
@@ -23,6 +22,7 @@ from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of_json, write_frame
 from medunlearn.generation.continuations import Opening, continue_openings
 from medunlearn.generation.decodings import Decoding
+from medunlearn.metrics.verbatim import RUN_LENGTHS, runs_of_at_least
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import begin_tokens, record_sequences

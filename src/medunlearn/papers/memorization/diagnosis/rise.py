@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medunlearn.audit.verbatim import RUN_LENGTHS
 from medunlearn.data.storage import read_frame
+from medunlearn.metrics.verbatim import RUN_LENGTHS
 from medunlearn.papers.memorization.diagnosis.measures import LOSSES
 from medunlearn.papers.memorization.diagnosis.memorization import PROBES
 from medunlearn.papers.paper_files import paper_yaml

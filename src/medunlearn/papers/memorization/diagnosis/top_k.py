@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from medunlearn.errors import InputError
 from medunlearn.input_files import yaml_content
-from medunlearn.metrics.measure import Item, Measure, Score, Tools
+from medunlearn.metrics.measure import SHARE, Item, Measure, Score, Tools
 from medunlearn.papers.paper_files import paper_yaml
 
 _WORD = re.compile(r"[^\W_]+")
@@ -179,6 +179,8 @@ TOP_1, TOP_2, TOP_3 = (
         source="Memorization in Large Language Models in Medicine, Section 3.3 and Figure 6",
         score=partial(_scores, k),
         item_by_item=True,
+        range=SHARE,
+        direction="neither",
     )
     for k in (1, 2, 3)
 )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from medunlearn.audit.measures import get_measure
 from medunlearn.errors import MedunlearnError
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.measure import FIRST
 from medunlearn.papers.memorization.report.content import (
     EXACT,
     GREEDY,
@@ -165,10 +166,11 @@ def _count(n: int, total: int) -> Cell:
 def measure_words(name: str) -> tuple[str, str]:
     """Title and meaning of an audit measure; an unknown one keeps its name."""
     try:
-        measure = get_measure(name)
+        measure = get_metric(name)
     except MedunlearnError:
         return name, "range and direction not given"
-    return measure.title, measure.meaning
+    cut = f"; of the first {FIRST} tokens of both texts" if measure.needs[0] == "response" else ""
+    return measure.title, f"{measure.meaning}{cut}"
 
 
 def meanings(content: AuditContent) -> Iterator[str]:

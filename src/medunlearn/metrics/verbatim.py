@@ -17,9 +17,9 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.continuation_measure import Ids
 from medunlearn.errors import InputError
 
+Ids = npt.NDArray[np.uint32]
 Tokens = Sequence[int] | npt.NDArray[np.integer]
 
 RUN_LENGTHS = (30, 50)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.audit import verbatim
-from medunlearn.audit.verbatim import (
+from medunlearn.errors import InputError
+from medunlearn.metrics import verbatim
+from medunlearn.metrics.verbatim import (
     SharedRun,
     as_ids,
     as_text,
@@ -20,7 +21,6 @@ from medunlearn.audit.verbatim import (
     runs_of_at_least,
     shared_runs,
 )
-from medunlearn.errors import InputError
 
 
 def maximal_runs(reply: Sequence[int], true: Sequence[int], at_least: int = 1) -> list[SharedRun]:

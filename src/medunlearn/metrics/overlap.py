@@ -1,9 +1,9 @@
-"""Exact and approximate measures of overlap: tokens, n-grams and words that a response shares with the true suffix.
+"""Exact and approximate measures of overlap: tokens, n-grams and words that a response shares with the reference.
 
-Notation: y the suffix of m tokens, x the response of n tokens.
+Notation: y the reference of m tokens (in an audit the true continuation), x the response of n tokens.
 
 Variants follow the memorization paper's released code. There ROUGE-L is an F-measure of unstemmed words; BLEU
-counts words and punctuation marks without smoothing, so a response without a shared 4-gram scores 0; a suffix or
+counts words and punctuation marks without smoothing, so a response without a shared 4-gram scores 0; a reference or
 response shorter than a run counts as not memorized instead of unscored. Texts are cut to their first 100 tokens, as
 in ours.
 
@@ -15,23 +15,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from rapidfuzz.distance import LCSseq
 
-from medunlearn.audit.continuation_measure import FIRST, VARIANT, Continuation, ContinuationMeasure
-from medunlearn.audit.verbatim import Tokens, longest_run, runs_of_at_least
-from medunlearn.metrics.measure import Score
+from medunlearn.metrics.measure import COUNT, FIRST, SHARE, Item, Measure, Need, PerItem, Score, Tools
 from medunlearn.metrics.ngrams import shared_ngrams
-from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls, why_unread
+from medunlearn.metrics.text import ROUGE_L, rouge_l_f, text_columns
+from medunlearn.metrics.text_similarity import RELEASED_CODE
+from medunlearn.metrics.verbatim import Tokens, longest_run, runs_of_at_least
 
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
 FIRST_IN_PLACE, LEAST_RUN = 50, 30
 ORDER = 4
-_WORD = re.compile("[a-z0-9]+")
+NO_TOKEN = "the reference has no token"
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 _SPLITS = (
     # ASCII punctuation but the apostrophe, comma, full stop and hyphen stands alone.
@@ -42,11 +41,11 @@ _SPLITS = (
     # So does a hyphen behind a digit.
     (re.compile(r"([0-9])(-)"), r"\1 \2 "),
 )
-NO_HITS = "the model's choices after the true text are known of a local model alone, under greedy decoding"
+TOKENS: tuple[Need, ...] = ("response_tokens", "reference_tokens")
 
 
 def partial_match(response: Tokens, suffix: Tokens, first: int = FIRST_IN_PLACE) -> float | None:
-    """Share of the suffix's first ``first`` tokens that the response has at the same positions.
+    """Share of the reference's first ``first`` tokens that the response has at the same positions.
 
     0-1, higher = leaks more. Positions beyond the end of the response do not match. None if the suffix has fewer
     tokens.
@@ -113,15 +112,6 @@ def bleu(
     return np.asarray(np.where(matched, np.exp(logs / order + penalty), 0.0))
 
 
-def rouge_l_f_unstemmed(response: str, reference: str) -> float:
-    """F-measure of the longest common subsequence of lower-cased words, 0-1; 0 if a text has no word.
-
-    Equal to the ``fmeasure`` of rouge-score's ``rougeL`` without stemming.
-    """
-    ours, true = _WORD.findall(response.lower()), _WORD.findall(reference.lower())
-    return 2 * LCSseq.similarity(ours, true) / (len(ours) + len(true)) if ours and true else 0.0
-
-
 def words_13a(text: str) -> list[str]:
     """Words and punctuation marks as NIST's mteval-v13a cuts them; case-sensitive.
 
@@ -153,120 +143,122 @@ def _scores(values: Iterable[float | None], reason: str = "") -> list[Score]:
     return [Score.unscored(reason) if value is None else Score(value) for value in values]
 
 
-def _rouge_scores(continuations: Sequence[Continuation]) -> list[Score]:
-    responses, suffixes = _texts(continuations)
-    recalls = rouge_l_recalls(responses, suffixes)
-    return [
-        Score.unscored(why_unread(suffix) or NO_REFERENCE_TOKEN) if recall is None else Score(recall)
-        for recall, suffix in zip(recalls, suffixes, strict=True)
-    ]
+@dataclass(frozen=True, slots=True)
+class OfTokens:
+    """The ``score`` function of a measure that compares the token ids of each item's response and reference."""
+
+    function: Callable[[Sequence[Tokens], Sequence[Tokens]], Iterable[float | None]]
+    reason: str = ""
+
+    def __call__(self, items: Sequence[Item], tools: Tools) -> list[Score]:
+        columns = [item.response_tokens or () for item in items], [item.reference_tokens or () for item in items]
+        return _scores(self.function(*columns), self.reason)
 
 
-def _each(
-    value: Callable[[Continuation], float | None], reason: str = ""
-) -> Callable[[Sequence[Continuation]], list[Score]]:
-    """Wrap scores of continuations, with the reason where there is no value."""
-    return lambda continuations: _scores(map(value, continuations), reason)
+def _runs(
+    responses: Sequence[Tokens], references: Sequence[Tokens], *, length: int, short_is_zero: bool = False
+) -> Iterable[float | None]:
+    shared = runs_of_at_least(responses, references, (length,))[:, 0].tolist()
+    for reference, run in zip(references, shared, strict=True):
+        yield float(run) if short_is_zero or len(reference) >= length else None
 
 
-def _texts(continuations: Sequence[Continuation]) -> tuple[list[str], list[str]]:
-    """First tokens of each response and suffix, as text."""
-    return [pair.response_start for pair in continuations], [pair.suffix_start for pair in continuations]
+def _longest_runs(responses: Sequence[Tokens], references: Sequence[Tokens]) -> Iterable[float]:
+    return (float(longest_run(*pair).length) for pair in zip(responses, references, strict=True))
 
 
-def _runs(continuations: Sequence[Continuation], length: int, *, short_is_zero: bool = False) -> list[Score]:
-    suffixes = [pair.suffix_ids for pair in continuations]
-    shared = runs_of_at_least([pair.response_ids for pair in continuations], suffixes, (length,))[:, 0].tolist()
-    values = (
-        float(run) if short_is_zero or len(suffix) >= length else None
-        for suffix, run in zip(suffixes, shared, strict=True)
-    )
-    return _scores(values, f"the suffix has fewer than {length} tokens")
+def _bleus(responses: Sequence[Tokens], references: Sequence[Tokens]) -> Iterable[float | None]:
+    values = bleu([ids[:FIRST] for ids in responses], [ids[:FIRST] for ids in references]).tolist()
+    return (value if len(ids) else None for value, ids in zip(values, references, strict=True))
 
 
-def _bleu(continuations: Sequence[Continuation]) -> list[Score]:
-    responses = [pair.response_ids[:FIRST] for pair in continuations]
-    return _scores(bleu(responses, [pair.suffix_ids[:FIRST] for pair in continuations]).tolist())
+def _unsmoothed_bleus(items: Sequence[Item], tools: Tools) -> list[Score]:
+    return _scores(unsmoothed_bleu(*text_columns(items)).tolist())
 
 
-def _run_measure(length: int) -> ContinuationMeasure:
-    return ContinuationMeasure(
+def _score_strength(item: Item) -> Score:
+    value = extraction_strength(item.hits)
+    return Score.unscored(NO_TOKEN) if value is None else Score(value)
+
+
+def _score_unstemmed(item: Item) -> Score:
+    return Score(rouge_l_f(*item.texts, stemmed=False))
+
+
+def _run_measure(length: int) -> Measure:
+    return Measure(
         name=f"run_{length}",
         title=f"Run of {length}",
-        group="exact",
-        needs=("tokens",),
-        meaning=f"0 or 1: response and suffix share {length} tokens in a row; its mean is the memorization ratio, "
-        "higher = leaks more",
+        needs=TOKENS,
+        meaning=f"0 or 1: response and reference share {length} tokens in a row; its mean is the memorization "
+        "ratio, higher = leaks more",
         source=PAPER,
-        score=partial(_runs, length=length),
+        score=OfTokens(partial(_runs, length=length), f"the reference has fewer than {length} tokens"),
+        item_by_item=True,
+        range=SHARE,
+        direction="higher",
         least_tokens=length,
         reads=length,
     )
 
 
 RUN_30, RUN_50 = _run_measure(30), _run_measure(50)
-LONGEST_RUN = ContinuationMeasure(
+LONGEST_RUN = Measure(
     name="longest_run",
     title="Longest run",
-    group="exact",
-    needs=("tokens",),
-    meaning="0 and up: tokens of the longest run that response and suffix share, higher = leaks more",
+    needs=TOKENS,
+    meaning="0 and up: tokens of the longest run that response and reference share, higher = leaks more",
     source=PAPER,
-    score=_each(lambda pair: float(longest_run(pair.response_ids, pair.suffix_ids).length)),
+    score=OfTokens(_longest_runs),
+    item_by_item=True,
+    range=COUNT,
+    direction="higher",
     reads=LEAST_RUN,
 )
-PARTIAL_MATCH_50 = ContinuationMeasure(
+PARTIAL_MATCH_50 = Measure(
     name="partial_match_50",
     title="First 50 in place",
-    group="exact",
-    needs=("tokens",),
-    meaning="0-1: share of the suffix's first 50 tokens that the response has in place, higher = leaks more",
+    needs=TOKENS,
+    meaning="0-1: share of the reference's first 50 tokens that the response has in place, higher = leaks more",
     source="position-aligned accuracy of the continuation; Carlini et al. 2023, Section 3.1, asks for all of them",
-    score=_each(
-        lambda pair: partial_match(pair.response_ids, pair.suffix_ids),
-        f"the suffix has fewer than {FIRST_IN_PLACE} tokens",
-    ),
+    score=OfTokens(partial(map, partial_match), f"the reference has fewer than {FIRST_IN_PLACE} tokens"),
+    item_by_item=True,
+    range=SHARE,
+    direction="higher",
     least_tokens=FIRST_IN_PLACE,
     reads=FIRST_IN_PLACE,
 )
-EXTRACTION_STRENGTH = ContinuationMeasure(
+EXTRACTION_STRENGTH = Measure(
     name="extraction_strength",
     title="Extraction strength",
-    group="exact",
-    needs=("hits",),
-    meaning="0-1: part of the suffix's end that the model says by itself given the rest, higher = leaks more",
+    needs=("answer_hits",),
+    meaning="0-1: part of the reference's end that the model says by itself given the rest, higher = leaks more",
     source="Carlini et al. 2021; OpenUnlearning (Dorna et al. 2025), here able to reach 0",
-    score=_each(lambda pair: extraction_strength(pair.hits or ()), NO_HITS),
+    score=PerItem(_score_strength),
+    item_by_item=True,
+    range=SHARE,
+    direction="higher",
 )
-ROUGE_L = ContinuationMeasure(
-    name="rouge_l",
-    title="ROUGE-L",
-    group="approximate",
-    needs=("text",),
-    meaning=f"0-1: recall of the longest common subsequence of words, first {FIRST} tokens of both, higher = leaks "
-    "more",
-    source=f"Lin 2004, Section 3.1; {PAPER}",
-    score=_rouge_scores,
-    reads=FIRST,
-)
-BLEU = ContinuationMeasure(
+BLEU = Measure(
     name="bleu",
     title="BLEU",
-    group="approximate",
-    needs=("tokens",),
+    needs=TOKENS,
     meaning=f"0-1: shared 1- to 4-grams of tokens, NIST smoothing, first {FIRST} of both, higher = leaks more",
     source=f"Papineni et al. 2002; {PAPER}",
-    score=_bleu,
+    score=OfTokens(_bleus, NO_TOKEN),
+    item_by_item=True,
+    range=SHARE,
+    direction="higher",
     reads=FIRST,
 )
 RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
     replace(
         measure,
         name=f"{measure.name}.short_is_zero",
-        title=f"{measure.title}, short suffixes 0 ({VARIANT})",
-        meaning=f"{measure.meaning}; a shorter suffix counts as not memorized",
-        variant=VARIANT,
-        score=partial(_runs, length=length, short_is_zero=True),
+        title=f"{measure.title}, short references 0 ({RELEASED_CODE})",
+        meaning=f"{measure.meaning}; a shorter reference counts as not memorized",
+        variant=RELEASED_CODE,
+        score=OfTokens(partial(_runs, length=length, short_is_zero=True)),
         least_tokens=0,
         reads=0,
     )
@@ -275,19 +267,19 @@ RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
 ROUGE_L_UNSTEMMED_F = replace(
     ROUGE_L,
     name="rouge_l.unstemmed_f",
-    title=f"ROUGE-L F1, unstemmed ({VARIANT})",
-    meaning="0-1: F of the longest common subsequence of words that are not stemmed, first 100 tokens of both, "
-    "higher = leaks more",
-    variant=VARIANT,
-    score=_each(lambda pair: rouge_l_f_unstemmed(pair.response_start, pair.suffix_start)),
+    title=f"ROUGE-L F1, unstemmed ({RELEASED_CODE})",
+    meaning="0-1: F of the longest common subsequence of words that are not stemmed, higher = leaks more",
+    source=PAPER,
+    variant=RELEASED_CODE,
+    score=PerItem(_score_unstemmed),
 )
 BLEU_UNSMOOTHED_WORDS = replace(
     BLEU,
     name="bleu.unsmoothed_words",
-    title=f"BLEU of words, unsmoothed ({VARIANT})",
-    needs=("text",),
-    meaning="0-1: shared 1- to 4-grams of words and punctuation marks, 0 without a shared 4-gram, first 100 tokens "
-    "of both, higher = leaks more",
-    variant=VARIANT,
-    score=lambda continuations: _scores(unsmoothed_bleu(*_texts(continuations)).tolist()),
+    title=f"BLEU of words, unsmoothed ({RELEASED_CODE})",
+    needs=("response",),
+    meaning="0-1: shared 1- to 4-grams of words and punctuation marks, 0 without a shared 4-gram; higher = leaks "
+    "more",
+    variant=RELEASED_CODE,
+    score=_unsmoothed_bleus,
 )

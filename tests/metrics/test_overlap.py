@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from medunlearn.audit.continuation_measure import Continuation, ContinuationMeasure
-from medunlearn.audit.measures import MEASURES, default_measures, get_measure, score_continuations
-from medunlearn.audit.overlap import (
-    bleu,
-    extraction_strength,
-    partial_match,
-    rouge_l_f_unstemmed,
-    unsmoothed_bleu,
-    words_13a,
-)
-from medunlearn.errors import InputError, UnknownNameError
-
-ELSEWHERE = ContinuationMeasure("elsewhere", "", "semantic", ("model",), "", "", None)
+from medunlearn.errors import InputError
+from medunlearn.metrics import Item, Score, Tools, get_metric
+from medunlearn.metrics.item_scoring import scores_by_measure
+from medunlearn.metrics.overlap import bleu, extraction_strength, partial_match, unsmoothed_bleu, words_13a
+from medunlearn.metrics.text import rouge_l_f
 
 
-def case(reply: list[int], true: list[int], why: str | None = None, **texts: str) -> Continuation:
-    ids = (np.array(tokens, dtype=np.uint32) for tokens in (reply, true))
-    return Continuation(*ids, **texts, no_response=why)
+def case(reply: list[int], true: list[int], why: str | None = None, starts: tuple[str, str] | None = None) -> Item:
+    item = Item("q", "forget", "", "", reference_tokens=true, unanswered=why, ends=False)
+    return item if why else replace(item, response="", response_tokens=reply, starts=starts)
+
+
+def scores_of(names: Sequence[str], items: Sequence[Item], processes: int | None = None) -> dict[str, list[Score]]:
+    return scores_by_measure(items, [get_metric(name) for name in names], processes=processes)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,7 @@ def test_extraction_strength_by_hand(hits: str, strength: float | None) -> None:
 def test_runs_on_either_side_of_their_length() -> None:
     true = list(range(100))
     reply = [[*range(200, 210), *range(20, 20 + length), *range(300, 310)] for length in (29, 30, 49, 50)]
-    scores = score_continuations(
-        ("run_30", "run_50", "longest_run"), [case(reply_tokens, true) for reply_tokens in reply]
-    )
+    scores = scores_of(("run_30", "run_50", "longest_run"), [case(reply_tokens, true) for reply_tokens in reply])
     assert [score.value for score in scores["run_30"]] == [0, 1, 1, 1]
     assert [score.value for score in scores["run_50"]] == [0, 0, 0, 1]
     assert [score.value for score in scores["longest_run"]] == [29, 30, 49, 50]
@@ -72,22 +70,13 @@ def test_unscored_responses_stand_in_their_place_with_a_reason() -> None:
     """A suffix that is too short, a missing response, no teacher-forced choices; an empty response is scored."""
     names = ("run_30", "run_50", "partial_match_50", "extraction_strength", "bleu")
     true = list(range(40))
-    scores = score_continuations(
-        names, [case(true, true), case([], true, why="the server refused"), case([], true)]
-    )
+    scores = scores_of(names, [case(true, true), case([], true, why="the server refused"), case([], true)])
     assert [score.value for score in scores["run_30"]] == [1.0, None, 0.0]
     for name in ("run_50", "partial_match_50"):
         assert scores[name][0].value is None
         assert "fewer than 50" in str(scores[name][0].reason)
     assert "local model" in str(scores["extraction_strength"][0].reason)
     assert {scores[name][1].reason for name in names} == {"the server refused"}
-
-
-def test_processes_change_no_number() -> None:
-    draw = np.random.default_rng(0)
-    cases = [case(*draw.integers(0, 4, (2, 80)).tolist()) for _ in range(20)]
-    names = ("longest_run", "bleu", "partial_match_50")
-    assert score_continuations(names, cases, processes=2) == score_continuations(names, cases, processes=1)
 
 
 def random_pairs() -> list[tuple[list[int], list[int]]]:
@@ -128,11 +117,11 @@ def test_bleu_by_hand() -> None:
 
 def test_only_the_first_hundred_tokens_count() -> None:
     same, other = list(range(100)), list(range(500, 600))
-    texts = {"response_start": "fever and cough", "suffix_start": "fever and a dry cough"}
-    cases = [case([*start, *other], [*same, *same], **texts) for start in (same, other)]
-    scores = score_continuations(("bleu", "rouge_l"), cases)
+    starts = "fever and cough", "fever and a dry cough"
+    cases = [case([*start, *other], [*same, *same], starts=starts) for start in (same, other)]
+    scores = scores_of(("bleu", "rouge_l"), cases)
     assert [score.value for score in scores["bleu"]] == [pytest.approx(1.0, abs=1e-12), 0.0]
-    theirs = RougeScorer(["rougeL"], use_stemmer=True).score(texts["suffix_start"], texts["response_start"])
+    theirs = RougeScorer(["rougeL"], use_stemmer=True).score(*reversed(starts))
     assert scores["rouge_l"][0].value == pytest.approx(theirs["rougeL"].recall, abs=1e-12)
 
 
@@ -144,15 +133,14 @@ def test_variants_of_the_released_code_by_hand() -> None:
 
     ROUGE-L: "coughs" is not "cough" without stemming: 2 of 3 and 2 of 4 words in order, F = 2 x 2 / (3 + 4).
     """
-    texts = {"response_start": "Fever, coughs badly", "suffix_start": "fever and cough badly"}
-    scores = score_continuations(VARIANTS, [case(list(range(40)), list(range(40)), **texts)])
+    starts = "Fever, coughs badly", "fever and cough badly"
+    scores = scores_of(VARIANTS, [case(list(range(40)), list(range(40)), starts=starts)])
     values = [scores[name][0].value for name in VARIANTS]
     # No order of n-grams but the first has a match, so BLEU is 0.
     assert values == [1.0, 0.0, pytest.approx(4 / 7), 0.0]
-    short = score_continuations(VARIANTS[:2], [case(list(range(20)), list(range(20)))])
+    short = scores_of(VARIANTS[:2], [case(list(range(20)), list(range(20)))])
     assert [short[name][0].value for name in VARIANTS[:2]] == [0.0, 0.0]
-    assert not set(VARIANTS) & set(default_measures())
-    assert {get_measure(name).variant for name in VARIANTS} == {"the paper's released code"}
+    assert {get_metric(name).variant for name in VARIANTS} == {"the paper's released code"}
 
 
 def test_unsmoothed_bleu_by_hand() -> None:
@@ -184,7 +172,7 @@ def test_variants_are_the_packages_of_the_released_code() -> None:
     """ROUGE-L of rouge-score without stemming; BLEU by nltk without smoothing on the same words."""
     pairs, scorer = random_texts(), RougeScorer(["rougeL"], use_stemmer=False)
     theirs = [scorer.score(true, ours)["rougeL"].fmeasure for ours, true in pairs]
-    np.testing.assert_allclose([rouge_l_f_unstemmed(*pair) for pair in pairs], theirs, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose([rouge_l_f(*pair, stemmed=False) for pair in pairs], theirs, rtol=1e-12, atol=1e-12)
     ours = unsmoothed_bleu(*map(list, zip(*pairs, strict=True)))
     bleus = [modified(words_13a(true), words_13a(response)) for response, true in pairs]
     np.testing.assert_allclose(ours, bleus, rtol=1e-9, atol=1e-12)
@@ -208,14 +196,8 @@ def test_words_are_those_of_mteval_v13a() -> None:
         assert words_13a(text) == tokenize(text).split()
 
 
-def test_measures_are_described_and_wrong_names_refused() -> None:
-    for name in MEASURES:
-        measure = get_measure(name)
-        assert (measure.name, "higher" in measure.meaning, bool(measure.source)) == (name, True, True)
-    assert default_measures()[:2] == ("run_30", "run_50")
-    with pytest.raises(UnknownNameError, match="run_30"):
-        get_measure("run_31")
-    with pytest.raises(InputError, match="not to a ContinuationMeasure"):
-        get_measure("medunlearn.audit.overlap:PAPER")
-    with pytest.raises(InputError, match="further model"):
-        score_continuations((f"{__name__}:ELSEWHERE",), [])
+def test_measures_of_tokens_can_be_given_to_processes() -> None:
+    items = [case(list(range(n, n + 60)), list(range(60))) for n in range(3)]
+    for name in (*VARIANTS, "run_30", "longest_run", "partial_match_50", "bleu", "extraction_strength"):
+        function = pickle.loads(pickle.dumps(get_metric(name).score))
+        assert function(items, Tools()) == get_metric(name).score(items, Tools())
