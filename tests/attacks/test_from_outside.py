@@ -226,8 +226,8 @@ def test_forget_verifies_with_it(here: Path) -> None:
     stages = json.loads(run(*words, battery, "--out=case", "--plan", "--json").stdout)["stages"]
     parts = {part["name"]: part for stage in stages for part in stage["parts"]}
     costs = {name: part["work"]["flops"] for name, part in parts.items()}
-    # Two states beside the model as it is, as of the usual rounding.
-    assert costs["noise of the model after"] == costs["quantization of the model after"] > 0
+    # Two states beside the model as it is, as of the usual rounding, whose facts alone are ranked.
+    assert costs["noise of the model after"] > costs["quantization of the model after"] > 0
     assert "greedy is not counted: OutOfMemoryError" in parts["greedy of the model after"]["note"]
     notes = {stage["name"]: stage["note"] for stage in stages}
     assert "greedy is not counted: OutOfMemoryError" in notes["measure the model after"]

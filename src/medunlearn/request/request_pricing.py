@@ -61,8 +61,10 @@ class RequestPricing:
             Other errors: those of :func:`~.request_benchmarks.make_benchmarks`.
             ModelError: no model, or one that cannot be estimated.
         """
+        # What was asked of a half-done request's benchmark is found under that benchmark alone.
+        is_built = (request.work / BENCHMARK / MANIFEST).exists()
         benchmarks = make_benchmarks(
-            request.notes, request.settings, request.ledger, request.secret, quiet=True, few=True
+            request.notes, request.settings, request.ledger, request.secret, quiet=True, few=not is_built
         )
         source, adopted = request.source(), request.work / BEFORE
         folder = Path(model_folder(source.model if isinstance(source, Run) else source))
