@@ -35,7 +35,7 @@ STARTED = (
 TRACED = {
     "unlearn": "unlearn hospital/target hospital/bench --split random_25 --method npo --out {new}/npo --epochs 1",
     "evaluate": "evaluate {new}/npo hospital/bench --split random_25 --limit 2 --replicates 20",
-    "audit": "audit hospital/target hospital/bench --out {new}/audit --limit 4 --prefixes 10 --max-new-tokens 10",
+    "audit": "audit hospital/target hospital/bench --out {new}/audit --limit 4 --prefixes 10 --max-new-tokens 30",
 }
 
 

@@ -197,7 +197,7 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
         Case(
             "audit",
             words(
-                *("audit", target, given / "texts", "--prefixes=[8]", "--shortest-suffix=8", "--max-new-tokens=8"),
+                *("audit", target, given / "texts", "--prefixes=[8]", "--shortest-suffix=8", "--max-new-tokens=30"),
                 *("--replicates=20", "--identifiers", "--kinds", "--batch-size=2"),
             ),
         ),

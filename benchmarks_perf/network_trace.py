@@ -71,8 +71,8 @@ evaluate forgot bench --split random_25 --against target --against retrained --l
 score forgot --measures rouge_l,token_f1 --allow-broken
 attack forgot bench --split random_25 --attacks membership --against target --against retrained --replicates 20
 utility forgot --tasks capitals --include tasks --limit 4 --replicates 20 --allow-broken
-audit target bench --out audited --limit 4 --prefixes 8 --max-new-tokens 20 --replicates 20 --allow-broken
-audit URL pages=pages.csv --model-name rehearsal --out served --prefixes 8 --max-new-tokens 20 --replicates 20
+audit target bench --out audited --limit 4 --prefixes 8 --max-new-tokens 30 --replicates 20 --allow-broken
+audit URL pages=pages.csv --model-name rehearsal --out served --prefixes 8 --max-new-tokens 30 --replicates 20
 audit --responses kinds.jsonl --out stored --replicates 20 --allow-broken
 audit identifiers find said.jsonl --records bench --out identifiers --replicates 20
 audit identifiers find said.jsonl --records bench --out sensitive --replicates 20 {ASK}

@@ -55,7 +55,7 @@ def test_folders_where_runs_are_wanted(
     assert len(list(here.glob("runs/adopted-chat-*"))) == 1
     assert "adopted as runs/adopted-adapter-" in result.text
     medunlearn(
-        "audit", chat, bench, "--limit=2", "--prefixes=8", "--max-new-tokens=4", "--replicates=20", "--out=a"
+        "audit", chat, bench, "--limit=2", "--prefixes=8", "--max-new-tokens=30", "--replicates=20", "--out=a"
     )
     medunlearn("train", bench, "--model", chat, "--epochs=1", "--precision=fp32", "--out", "runs/trained")
     medunlearn("train", bench, "--model", adopted, "--epochs=0", "--out", "runs/from-adopted")

@@ -16,7 +16,7 @@ from run_folders import rerecorded
 Medunlearn = Callable[..., Any]
 NAN = "hold NaN or infinity (model.norm.weight)"
 ASKED = ("--split", "random_10", "--limit=2", "--replicates=20", "--max-new-tokens=4")
-AUDIT = ("--prefixes=5", "--shortest-suffix=5", "--max-new-tokens=8", "--limit=6", "--replicates=20")
+AUDIT = ("--prefixes=5", "--shortest-suffix=5", "--max-new-tokens=30", "--limit=6", "--replicates=20")
 
 
 @pytest.fixture(scope="module")

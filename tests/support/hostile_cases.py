@@ -755,7 +755,7 @@ def demanding_models() -> Iterator[Case]:
     yield Case(group, "audit responses: 60 million rows", "audit --responses many.parquet --out out", (many_rows,))
     for base in ("evaluate", "audit"):
         yield Case(group, f"{base}: code of a tokenizer", BASES[base], (tokenizer_code,), False, ran)
-    line = "audit target named --limit 2 --prefixes 8 --max-new-tokens 4 --replicates 20 --out out"
+    line = "audit target named --limit 2 --prefixes 8 --max-new-tokens 30 --replicates 20 --out out"
     yield Case(group, "audit: a file whose name is no UTF-8", line, (strange_name,), False)
 
 

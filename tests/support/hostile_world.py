@@ -31,7 +31,7 @@ train bench {LEARNS} --out target
 unlearn target bench --split random_25 --method ga {SMALL} --lr 1e-5 --out unlearned
 evaluate unlearned bench --split random_25 --against target {QUICK}
 export target --out foreign
-audit target bench --limit 4 --prefixes 8 --max-new-tokens 8 --replicates 20 --out audit
+audit target bench --limit 4 --prefixes 8 --max-new-tokens 30 --replicates 20 --out audit
 audit --responses responses.jsonl --replicates 20 --out stored
 audit identifiers find responses.jsonl --out identifiers
 audit identifiers review identifiers --least-rouge 0.01 --out review
@@ -60,7 +60,7 @@ BASES: Mapping[str, str] = {
     "score": "score unlearned --measures rouge_l",
     "attack": "attack target bench --split random_25 --attacks loss --replicates 20",
     "utility": "utility target --tasks capitals --include tasks --limit 2",
-    "audit": "audit target bench --limit 2 --prefixes 8 --max-new-tokens 4 --replicates 20 --out out",
+    "audit": "audit target bench --limit 2 --prefixes 8 --max-new-tokens 30 --replicates 20 --out out",
     "audit responses": "audit --responses responses.jsonl --replicates 20 --out out",
     "audit identifiers find": "audit identifiers find responses.jsonl --out out",
     "audit identifiers review": "audit identifiers review identifiers --least-rouge 0.01 --out out",
