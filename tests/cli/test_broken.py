@@ -102,13 +102,16 @@ def test_stored_responses_that_are_all_alike(medunlearn: Medunlearn, tmp_path: P
         "no one came",
         "tea",
     )
-    rows = [{"prefix": f"Day {n}", "suffix": text, "response": "the the"} for n, text in enumerate(suffixes)]
+    rows = [
+        {"prefix": f"Day {n}", "suffix": f"{text} " * 30, "response": "the " * 30}
+        for n, text in enumerate(suffixes)
+    ]
     file = tmp_path / "said.jsonl"
     write_lines(file, rows)
     words = ("audit", "--responses", file, "--out", tmp_path / "a", "--replicates=20")
     assert "all of its 6 answers are the same" in medunlearn(*words, code=2).text
     assert medunlearn(*words, "--allow-broken").stdout.startswith("WARNING: said is a broken model")
-    rows[0]["response"] = "a"
+    rows[0]["response"] = "a " * 30
     write_lines(file, rows)
     assert "WARNING" not in medunlearn(*words[:-2], tmp_path / "b", "--replicates=20").stdout
 
