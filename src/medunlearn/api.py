@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.panel_run import JudgingRun
-    from medunlearn.probes.respondent_runs import RespondentRun
+    from medunlearn.probes.respondents import RespondentRun
     from medunlearn.probes.utility.numbers import Utilities
     from medunlearn.probes.utility.tasks import ExportedTasks
     from medunlearn.request.case.answer_letter import PatientLetter

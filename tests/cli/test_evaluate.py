@@ -110,7 +110,7 @@ def test_only_new_questions_are_asked(medunlearn: Medunlearn, runs: Path, bench:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (("--metrics=[rouge,em]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
+        (("--metrics=[rouge,em]",), ["no measure 'rouge'", "Did you mean 'rouge_l'?"]),
         (("--folds=[utility]",), ["no question of these folds"]),
         (("--folds=[training]",), ["input should be 'train', 'holdout'"]),
         (("--limit=0", "replicate=5"), ["2 settings are wrong", "Did you mean --replicates?"]),

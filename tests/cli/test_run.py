@@ -245,7 +245,7 @@ def test_the_demo_without_a_word_is_the_first() -> None:
         (("--unlearn.npo.btea=1",), ["no npo setting 'btea'", "Did you mean 'beta'?"]),
         (("--split=randm_10",), ["no split 'randm_10'", "Did you mean 'random_10'?"]),
         (("--split=patient=",), ["forgets nothing"]),
-        (("--evaluate.metrics=[rouge]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
+        (("--evaluate.metrics=[rouge]",), ["no measure 'rouge'", "Did you mean 'rouge_l'?"]),
         (("--benchmark={builder: amnesa, synthetic: 20}",), ["no benchmark 'amnesa'", "Did you mean 'amnesia'?"]),
         (("--benchmark={builder: amnesia, synthetic: x}",), ["synthetic='x'"]),
         (("--benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, medforget"]),

@@ -150,7 +150,7 @@ def test_what_cannot_be_found(saved: Benchmark, hospital: Benchmark, tmp_path: P
     assert saved.folder is not None
     records = saved.folder / "records.parquet"
     before = records.read_bytes()
-    with pytest.raises(InputError, match="would be overwritten"):
+    with pytest.raises(InputError, match="Choose another --out"):
         keywords(saved, out=records, quiet=True)
     assert records.read_bytes() == before
     assert keywords(hospital, out=tmp_path / "k.parquet", quiet=True).path.exists()

@@ -38,10 +38,10 @@ from medunlearn.probes.probe_set import refuse_other_material, refuse_other_prob
 from medunlearn.probes.question_selection import material_of, probe_set, questions_to_ask
 from medunlearn.probes.rank_plan import rank_plan
 from medunlearn.probes.reference_tokens import reference_tokens
-from medunlearn.probes.respondent_runs import RespondentRun
 from medunlearn.probes.respondents import (
     EVERYTHING,
     Respondent,
+    RespondentRun,
     lacking_needs,
     recorded_gifts,
     refuse_unanswerable,
@@ -55,7 +55,6 @@ from medunlearn.probes.score import (
     score_store,
     write_tables,
 )
-from medunlearn.probes.text_questioning import TextQuestioning
 from medunlearn.progress import remark
 from medunlearn.results.evaluated import Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel
     from medunlearn.probes.questioning import Questioning
     from medunlearn.probes.shared_work import SharedWork
+    from medunlearn.probes.text_questioning import TextQuestioning
 
 __all__ = ["evaluate", "evaluate_one", "metric_names"]
 
@@ -213,6 +213,8 @@ def evaluate_one(
 
             questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live, work=work)
         else:
+            from medunlearn.probes.text_questioning import TextQuestioning
+
             questioning = TextQuestioning(run, benchmark, settings, rendering, respondent, quiet)
         answers = _ask(questioning, questions, metrics, recording)
         del questioning  # The model makes room for those of the measures.

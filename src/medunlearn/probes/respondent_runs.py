@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from medunlearn.config import check
 from medunlearn.config.settings import Settings
@@ -16,19 +16,12 @@ from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError
 from medunlearn.llm import ServerSettings
 from medunlearn.models.sequences import Rendering
-from medunlearn.probes.respondents import CAPABILITIES, Respondent
+from medunlearn.probes.respondents import CAPABILITIES, Respondent, RespondentRun
 from medunlearn.probes.served_model import ServedModel
 from medunlearn.probes.stored_responses import is_table, read_answers
 from medunlearn.results.runs import Recording, Run, folder_of
 
 VERB = "respond"
-
-
-class RespondentRun(NamedTuple):
-    """A respondent, and the run that holds what it answered."""
-
-    run: Run
-    respondent: Respondent
 
 
 def served_model(

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError
 from medunlearn.generation.decodings import GREEDY, Decoding
-from medunlearn.llm.requests import Message
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.measure import Need
 from medunlearn.results.runs import Run
 
+if TYPE_CHECKING:
+    from medunlearn.llm.requests import Message
+
 Key = tuple[str, str, int]
 """Probe, name of the decoding, sample."""
-Text = str | tuple[Message, ...]
+Text: TypeAlias = "str | tuple[Message, ...]"
 """Text to continue, or the messages of a chat."""
 
 CAPABILITIES: Mapping[Need, str] = {
@@ -181,3 +183,10 @@ def refuse_unanswerable(names: Sequence[str], gives: Collection[Need], label: st
             [*reasons, f"{label} can be scored by none of these. Name measures of text: rouge_l, ..."]
         )
     return lacking
+
+
+class RespondentRun(NamedTuple):
+    """A respondent, and the run that holds what it answered."""
+
+    run: Run
+    respondent: Respondent
