@@ -86,7 +86,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "report /nowhere --out {out}": ("/nowhere",),
     "report {bench} --out {out}": ("holds no run",),
     "score {bench}": ("holds no run",),
-    "inspect /dev/null": ("no benchmark",),
+    "inspect /dev/null": ("/dev/null", "notes are read from"),
     "run /dev/zero": ("cannot be read: it is a device",),
     "sweep /dev/zero": ("cannot be read: it is a device",),
     "run {bench}": ("cannot be read: it is a folder",),

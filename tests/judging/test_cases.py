@@ -125,7 +125,7 @@ def test_a_bad_table_is_refused(tmp_path: Path, text: str, part: str) -> None:
 
 def test_tables_that_are_not_there_or_no_tables(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 not")
-    for name, part in (("t.csv", "There is no file"), ("t.xlsx", "read from"), ("bad.parquet", "cannot be read")):
+    for name, part in (("t.csv", "There is no file"), ("t.ods", "read from"), ("bad.parquet", "cannot be read")):
         with pytest.raises(SourceError, match=part):
             read_cases(tmp_path / name, LABEL)
 

@@ -43,7 +43,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(**more: Any) -> ForgetSettings:
-    return check(ForgetSettings, {"patient": PATIENT, "key": "no.key", "others": 6, **more})
+    return check(ForgetSettings, {"patient": PATIENT, "key": "no.key", "others": 6, "same_person": PATIENT, **more})
 
 
 def made(notes: Path, **more: Any) -> RequestBenchmarks:
@@ -57,7 +57,9 @@ def asked_of(benchmarks: RequestBenchmarks) -> set[str]:
 
 
 def test_probes_are_those_of_a_benchmark_of_everybody(notes: Path) -> None:
-    whole = build(check(NotesSettings, {"notes": notes, "clozes": CLOZES, "forget_patients": PATIENT}))
+    whole = build(
+        check(NotesSettings, {"notes": notes, "clozes": CLOZES, "forget_patients": PATIENT, "same_person": PATIENT})
+    )
     part = made(notes)
     asked = PatientGroups.of(whole).asked_about([PATIENT], relatives_of(whole, [PATIENT]), settings_of())
     assert asked_of(part) == asked

@@ -136,7 +136,7 @@ def open_notes(where: Path | str, *, text_column: str | None = None) -> NoteFile
     if all(ending_of(file) == ".json" and _holds_object(file) and not is_jsonl(file) for file in files):
         return _open_files(files, "FHIR", fhir_rows(chain.from_iterable(map(_resources, files))))
     rows = chain.from_iterable(read_rows(file) for file in files)
-    early, first = _until_readable(rows)
+    early, first = _until_readable(files, rows)
     rows = chain(early, rows)
     if is_fhir(first):
         return _open_files(files, "FHIR", _fhir_lines(rows))
@@ -170,11 +170,11 @@ def files_ending(path: Path, endings: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _open_files(files: Sequence[Path], form: str, rows: Rows) -> NoteFile:
-    early, first = _until_readable(rows)
+    early, first = _until_readable(files, rows)
     return NoteFile(tuple(files), NoteForm(form), tuple(first), first, chain(early, rows))
 
 
-def _until_readable(rows: Rows) -> tuple[list[tuple[str, Row | str]], Row]:
+def _until_readable(files: Sequence[Path], rows: Rows) -> tuple[list[tuple[str, Row | str]], Row]:
     """The rows up to and including the first readable one.
 
     Raises:
@@ -186,7 +186,7 @@ def _until_readable(rows: Rows) -> tuple[list[tuple[str, Row | str]], Row]:
         if not isinstance(row, str):
             return early, row
     reason = f": {early[0][0]} {early[0][1]}" if early else ""
-    raise SourceError(f"The notes hold no row that can be read{reason}.")
+    raise SourceError(f"{files[0] if files else 'The source'} holds no row that can be read{reason}.")
 
 
 def _text_rows(folder: Path, files: Sequence[Path]) -> Rows:

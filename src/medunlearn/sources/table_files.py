@@ -183,7 +183,7 @@ def _delimiter(path: Path, header: str) -> str:
 
 
 def _jsonl(path: Path) -> Rows:
-    with open_text(path, newline="\n") as file:
+    with open_text(path, newline="\n", western=False) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), ""), start=1):
             if len(line) == _LONGEST_LINE:
                 raise SourceError(f"{path}:{number}: a line of more than {_LONGEST_LINE:,} characters is no row.")
@@ -206,7 +206,7 @@ def _json(path: Path) -> Rows:
         yield from _jsonl(path)
         return
     try:
-        with open_text(path) as file:
+        with open_text(path, western=False) as file:
             yield from _items(path, file.read())
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}: no JSON ({error.msg} at column {error.colno})"
@@ -221,7 +221,7 @@ def _json(path: Path) -> Rows:
 
 def is_jsonl(path: Path) -> bool:
     """True if several lines contain an object each, as in MedMCQA, which was published with the ending of JSON."""
-    with open_text(path, newline="\n") as file:
+    with open_text(path, newline="\n", western=False) as file:
         lines = (line for line in file if line.strip())
         first = next(lines, "")
         if not first.lstrip().startswith("{") or isinstance(_object(first), str):

@@ -31,16 +31,16 @@ def open_bytes(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb"))
 
 
-def open_text(path: Path, newline: str | None = None) -> TextIO:
+def open_text(path: Path, newline: str | None = None, *, western: bool = True) -> TextIO:
     """A text file in its encoding. Raises UnicodeDecodeError like :func:`encoding_of`."""
-    encoding = encoding_of_file(path)  # before the file is opened for good: it may be refused
+    encoding = encoding_of_file(path, western=western)  # before the file is opened for good: it may be refused
     return io.TextIOWrapper(open_bytes(path), encoding, newline=newline)
 
 
-def encoding_of_file(path: Path) -> str:
+def encoding_of_file(path: Path, *, western: bool = True) -> str:
     """Encoding of a text file, like :func:`encoding_of`."""
     with open_bytes(path) as file:
-        return encoding_of(iter(lambda: file.read(_CHUNK), b""))
+        return encoding_of(iter(lambda: file.read(_CHUNK), b""), western=western)
 
 
 def decode_text(content: bytes) -> str:
@@ -48,8 +48,11 @@ def decode_text(content: bytes) -> str:
     return content.decode(encoding_of([content]))
 
 
-def encoding_of(chunks: Iterable[bytes]) -> str:
+def encoding_of(chunks: Iterable[bytes], *, western: bool = True) -> str:
     """Encoding of a content that comes in chunks: ``utf-8-sig``, ``utf-16`` or :data:`WESTERN`.
+
+    Args:
+        western: the content may be in :data:`WESTERN`; JSON may not (RFC 8259, Section 8.1).
 
     Raises:
         UnicodeDecodeError: none of them; gives the first byte that is not UTF-8.
@@ -69,7 +72,7 @@ def encoding_of(chunks: Iterable[bytes]) -> str:
     try:
         _refuse_broken(remembered(), "utf-8")
     except UnicodeDecodeError:
-        if not all(map(_is_western, chain(seen, stream))):
+        if not western or not all(map(_is_western, chain(seen, stream))):
             raise
         return WESTERN
     return "utf-8-sig"
