@@ -386,7 +386,9 @@ def test_a_model_is_cut_to_its_positions(own_chat: Path, hospital: Benchmark, tm
 
 def test_a_chat_template_that_cannot_be_filled(own_chat: Path, hospital: Benchmark, tmp_path: Path) -> None:
     (own_chat / "chat_template.jinja").write_text("{{ raise_exception('System first') }}")
-    with pytest.raises(ModelError, match=r"chat template cannot be filled.*System first.*--template plain"):
+    with pytest.raises(
+        ModelError, match=r"chat template of .* cannot be filled in: .*System first.*--template plain"
+    ):
         adopted(own_chat, hospital, tmp_path / "run")
 
 

@@ -135,7 +135,7 @@ def test_what_is_missing_ends_no_plan(values: Values, monkeypatch: pytest.Monkey
     server = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key_env": "NO_SUCH_KEY"}
     found = mu.plan({**values, "utility": {"tasks": ["mmlu"]}, "judge": {"llm": [server], "label": {}}})
     assert any("lm-evaluation-harness is not installed" in line for line in found.missing)
-    assert any("$NO_SUCH_KEY is not set" in line for line in found.missing)
+    assert any("(api_key_env) is not set" in line for line in found.missing)
     assert by_name(found)["target"].cost.flops > 0
     unbuilt = {"builder": "amnesia", "notes": "hub:nobody/notes", "llm": "http://127.0.0.1:9/v1", "llm.model": "m"}
     found = mu.plan({**values, "benchmark": unbuilt})
