@@ -100,7 +100,7 @@ def stored_rows(count: int, folder: Path) -> Any:
 
 
 def samples(prepared: Any) -> object:
-    from medunlearn.audit.stored import read_stored
+    from medunlearn.audit.stored_probes import read_stored
 
     return read_stored(*prepared, 50)
 

@@ -140,8 +140,10 @@ def test_the_method_of_the_contributing_page_is_a_method(tmp_path, monkeypatch):
 def test_groups_of_entry_points_are_those_that_are_read():
     named = set(re.findall(r"`medunlearn\.(\w+)`", (ROOT / "CONTRIBUTING.md").read_text()))
     source = "".join(path.read_text() for path in (ROOT / "src" / "medunlearn").rglob("*.py"))
-    assert named >= {"methods", "metrics", "attacks", "papers", "sources", "tasks"}
-    assert named <= set(re.findall(r'(?:resolve|names)\("(\w+)"', source))
+    assert named >= {"methods", "measures", "attacks", "papers", "sources", "tasks"}
+    # Measures declared in the group of earlier versions are read, too.
+    assert named - {"metrics"} <= set(re.findall(r'(?:resolve|names)\("(\w+)"', source))
+    assert "medunlearn.metrics" in source
 
 
 def test_the_tree_of_the_readme_is_the_tree():

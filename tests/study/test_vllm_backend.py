@@ -99,7 +99,7 @@ def test_an_audit_draws_by_its_own_seeds(
     run, tables = copy(), {}
     hospital.save(tmp_path / "bench")
     for name, values in {"own": {}, "vllm": {"backend": "vllm"}, "again": {"backend": "vllm"}}.items():
-        how: dict[str, Any] = {"prefixes": (10,), "max_new_tokens": 8, "limit": 2, "shortest_suffix": 4, **values}
+        how: dict[str, Any] = {"prefixes": (10,), "max_new_tokens": 30, "limit": 2, "shortest_suffix": 4, **values}
         how |= {"decodings": ("greedy", "temperature=1.0+top_p=0.9"), "samples_per_prompt": 3, "replicates": 20}
         result = audit(run.folder, tmp_path / "bench", out=tmp_path / name, quiet=True, allow_broken=True, **how)
         responses = {key: one.response_tokens for key, one in stored_responses(result.run.folder).items()}

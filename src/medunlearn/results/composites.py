@@ -121,16 +121,24 @@ BOUNDS: dict[str, Bounds] = {
 PER_TOKEN = frozenset(
     {
         "answer_probability",
+        "bleu",
         "choice_probability",
         "degenerate",
         "em",
+        "extraction_strength",
+        "longest_run",
         "option_accuracy",
+        "partial_match_50",
+        "run_30",
+        "run_50",
         "te",
         "truth_ratio",
         "truth_ratio_utility",
     }
 )
 """Measures that count in tokens, so that models with different tokenizers do not compare by them."""
+PER_WORD = frozenset({"bleu.unsmoothed_words"})
+"""Variants of them that count in words."""
 RESERVED = frozenset(REGISTRY)
 """Names that no measure may have."""
 
@@ -142,7 +150,7 @@ def bounds_of(measure: str) -> Bounds | None:
 
 def is_per_token(measure: str) -> bool:
     """True if a measure, or the one that it is a variant of, counts tokens."""
-    return measure.partition(".")[0] in PER_TOKEN
+    return measure.partition(".")[0] in PER_TOKEN and measure not in PER_WORD
 
 
 def composite_named(name: str) -> Composite:
