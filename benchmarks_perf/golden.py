@@ -65,7 +65,8 @@ class Judges(BaseHTTPRequestHandler):
             verdict(body["model"], dict(re.findall(r"<(\w+)>\n(.*?)\n</\1>", prompt, re.DOTALL)), body)
         )
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": said}}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        whole = 2 * len(prompt.split())  # fewer would say that the prompt did not arrive whole
+        usage = {"prompt_tokens": whole, "completion_tokens": 10, "total_tokens": whole + 10}
         answer = json.dumps({"id": "x", "model": body["model"], "choices": [choice], "usage": usage}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
