@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pages import ROOT
 
 import medunlearn as mu
+from medunlearn.cli.main import app
 from medunlearn.config import read_yaml
 from medunlearn.config.reading import merged, scaled
 from medunlearn.errors import ConfigError
@@ -179,3 +181,8 @@ def test_a_file_of_another_verb_is_told_by_it(name: str, verb: str, plan: Any) -
         plan(merged(ROOT / "examples" / f"{name}.yaml", {}))
     (problem,) = refused.value.problems
     assert f"`medunlearn {verb}`" in problem
+    wrong = {"run": "sweep", "sweep": "run"}[verb]
+    said = CliRunner().invoke(app, [wrong, str(ROOT / "examples" / f"{name}.yaml"), "--plan"])
+    assert said.exit_code == 2
+    assert f"`medunlearn {verb}`" in " ".join(said.output.split())
+    assert len(said.output) < 400

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from medunlearn.cli.output import Output, handle_errors
 from medunlearn.cli.verbs import SHOW
+from medunlearn.config.experiments import refuse_file_of_other_verb
 from medunlearn.config.fields import Flag, flags_of, options_model, positionals
 from medunlearn.config.reading import as_value, check, merge, read_yaml, with_server
 from medunlearn.config.settings import Settings
@@ -198,6 +199,8 @@ class Generated(click.Command):
         if self.verb.file and (file := values.get(self.arguments[0].name)):
             settings = merge(read_yaml(Path(file)), settings)
         plain = {key: value for key, value in settings.items() if "." not in key}
+        if self.verb.file:
+            refuse_file_of_other_verb(self.verb.name, plain)
         sections: dict[str, dict[str, Any]] = {}
         for key, value in settings.items():
             section, dot, rest = key.partition(".")

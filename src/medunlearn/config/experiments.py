@@ -262,7 +262,7 @@ def refuse_file_of_other_verb(verb: str, values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: names the verb that takes them.
     """
-    if _takes(verb, values):
+    if verb not in VERBS or _takes(verb, values):
         return
     for other in (name for name in VERBS if _takes(name, values)):
         foreign = ", ".join(name for name in values if name not in VERBS[verb].model_fields)
