@@ -97,7 +97,7 @@ def rows(out: Path, sizes: list[int]) -> Iterator[dict[str, str]]:
 
 
 def rotation_rows() -> Iterator[dict[str, str]]:
-    """What a rotation over earlier patients can find."""
+    """Chances that a rotation over earlier patients finds them."""
     from medunlearn.statistics.rotations import chance_to_find, rounds_until_all, rounds_until_found
 
     for earlier in EARLIER:

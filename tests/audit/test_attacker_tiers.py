@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from fake_server import FakeServer
 
-from medunlearn.audit.attacker_tiers import NONE_NAMED, TIERS, tier_of
+from medunlearn.audit.attacker_tiers import ALL_TOLD, NONE_NAMED, TIERS, _inference, tier_of
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
 from medunlearn.errors import ConfigError
@@ -152,3 +152,29 @@ def test_what_cannot_be_inferred_is_refused(folder: Path) -> None:
             infer=("diagnoses",),
             **HOW,
         )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "response", "expected"),
+    [
+        (" note of the {} patient ", " nothing ", ALL_TOLD),  # every prompt holds the value: nothing was asked
+        (" note of the patient ", " nothing ", NONE_NAMED),
+        (" note of the patient ", " has {} ", ""),
+    ],
+)
+def test_a_value_that_every_prompt_holds_is_not_asked_for(prompt: str, response: str, expected: str) -> None:
+    values = ["cough"] * 6 + ["fever"] * 6
+    subjects = [f"p{place}" for place in range(len(values))]
+    attributes = pd.DataFrame({"subject": subjects, "column": "complaint", "value": values})
+    texts = pd.DataFrame(
+        {
+            "subject": subjects,
+            "prompt": [prompt.format(value) for value in values],
+            "response": [response.format(value) for value in values],
+        }
+    )
+    inferred = _inference("complaint", attributes, texts)
+    assert inferred.reason == expected
+    assert (inferred.auc is None) == bool(expected)
+    if inferred.auc is not None:
+        assert inferred.auc.value == 1.0

@@ -53,6 +53,7 @@ DEMOGRAPHICS = frozenset(
 )
 """Columns that describe a person and do not name one."""
 NONE_NAMED = "no response names a value"
+ALL_TOLD = "every prompt holds its patient's value"
 TOO_FEW = f"no value is that of {MIN_SUBJECTS} patients and not of {MIN_SUBJECTS} others"
 
 
@@ -75,7 +76,7 @@ class Inference:
 
 @dataclass(frozen=True, slots=True)
 class AttackerTier:
-    """What the attackers of one tier bring out of one corpus.
+    """Extraction and inference by the attackers of one tier, of one corpus.
 
     Attributes:
         tier: key of :data:`TIERS`. ways: their number of ways of asking.
@@ -214,16 +215,19 @@ def _inference(column: str, attributes: pd.DataFrame, texts: pd.DataFrame) -> In
     }
     if not has:
         return Inference(column, None, 0, TOO_FEW)
-    ranks, named = [], False
+    ranks, named, is_asked = [], False, False
     for value in has:
         free = ~texts["prompt"].str.contains(value, regex=False)
         names = texts["response"].str.contains(value, regex=False).where(free)
         shares = names.astype("float64").groupby(texts["subject"]).mean().reindex(subjects).to_numpy()
         named |= bool(np.nansum(shares) > 0)
         scored = ~np.isnan(shares)
+        is_asked |= bool(scored[has[value]].any())
         rank = np.full(len(shares), np.nan)
         rank[scored] = rankdata(shares[scored]) / scored.sum()
         ranks.append(rank)
+    if not is_asked:
+        return Inference(column, None, len(has), ALL_TOLD)
     if not named:
         return Inference(column, None, len(has), NONE_NAMED)
     members = np.concatenate(list(has.values())).tolist()

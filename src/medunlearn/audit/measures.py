@@ -76,7 +76,7 @@ def measures_with_models(measures: Sequence[str], parts: AuditParts) -> list[str
 
 
 def measure_problems(requested: Sequence[str], parts: AuditParts, *, local: bool) -> list[str]:
-    """Why measures that the user named cannot be asked of an audit.
+    """Reasons for which measures that the user named cannot be asked of an audit.
 
     Args:
         local: the audited model is on this machine.

@@ -11,10 +11,9 @@ from medunlearn.audit.audit_tables import UNNAMED, Key
 from medunlearn.audit.probe_scoring import ProbeResponses
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
-from medunlearn.data.responses import Response
 from medunlearn.errors import SourceError, unknown_name
 from medunlearn.probes.response_logs import RESPONSE, read_references, read_response_rows
-from medunlearn.probes.stored_responses import EMPTY
+from medunlearn.probes.stored_responses import EMPTY, stored_response
 from medunlearn.sources.table_files import refuse_bad_rows
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -28,6 +27,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "variant": ("variant", "decoding"),
     "sample": ("sample",),
     "copies": ("copies",),
+    "finish_reason": ("finish_reason",),
 }
 """Accepted names of each column; the first two columns are required."""
 
@@ -66,7 +66,7 @@ def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | 
             answers.reasons[key] = EMPTY
             continue
         tokens = tuple(response.ids.tolist())[:max_new_tokens]
-        answers.responses[key] = Response(*key, row["response"], tokens, finished=True)
+        answers.responses[key] = stored_response(key, row["response"], tokens, row["finish_reason"])
         answers.starts[key] = response.start_of(row["response"])
     return answers
 

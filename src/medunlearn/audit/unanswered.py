@@ -60,7 +60,7 @@ def _why(response: Response, probe: Probe) -> str:
 
 
 def answer_facts(responses: Iterable[Response], reasons: Mapping[Key, str], max_new_tokens: int) -> dict[str, Any]:
-    """What ``run.json`` says of an audit's responses, by count; nothing of their text.
+    """Counts of an audit's responses for ``run.json``; nothing of their text.
 
     Returns:
         ``unanswered`` (reason -> number of responses); of servers: ``cut`` (ended by the server before

@@ -134,7 +134,7 @@ def unlearn(result: Run, output: Output, *, method: str) -> None:
 
 
 def next_try(config: Mapping[str, Any], method: str) -> str:
-    """What to change where a method changed hardly anything."""
+    """Advice where a method changed hardly anything."""
     if config.get("lr") is None:
         return f"Give {method} other settings (medunlearn list methods {method})."
     return (

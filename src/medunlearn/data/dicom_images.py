@@ -163,7 +163,7 @@ def _transfer_syntax(path: Path) -> Any:
 
 
 def _reason(syntax: Any, error: Exception) -> str:
-    """Why the pixels could not be read, with the way out where a decoder is missing."""
+    """Reason for which pixels could not be read, with the way out where a decoder is missing."""
     if syntax is None or not syntax.is_compressed or not isinstance(error, RuntimeError | NotImplementedError):
         return first_line(error)
     return (

@@ -106,6 +106,16 @@ class Response:
         """True if a limit on tokens ended the response before the model did; so is one that nobody says ended."""
         return self.finish_reason in CUT or (not self.finished and self.finish_reason is None)
 
+    def is_cut_before(self, asked: int) -> bool:
+        """True if another limit than the ``asked`` number of tokens ended the response.
+
+        That is a server's own, by its count of tokens, or one that nobody knows, of a stored response.
+        """
+        if self.finish_reason not in CUT:
+            return False
+        served = self.content is not None
+        return not served if self.completion_tokens is None else self.completion_tokens < asked
+
 
 Responses = dict[tuple[str, str, int], Response]
 """By question, variant and sample."""

@@ -16,7 +16,7 @@ _REFUSING = frozenset({400, 404, 422, 500, 501})
 
 
 class FieldSupport:
-    """What one server takes, learned from its refusals.
+    """Fields that one server takes, learned from its refusals.
 
     Attributes:
         refused: field of a request -> number of its values that the server refused.

@@ -72,7 +72,7 @@ def read_reply(
 
 
 def shortened(counted: int | None, texts: Sequence[str]) -> str:
-    """Why a prompt did not arrive whole: the server counted far fewer tokens than its words; empty if it may have.
+    """Sign that a prompt did not arrive whole: far fewer tokens by the server than words; empty if it may have.
 
     A word takes at least a token, and four letters of a script without spaces at least one.
 
@@ -90,7 +90,7 @@ def shortened(counted: int | None, texts: Sequence[str]) -> str:
 
 
 def why_no_text(reply: Reply, limit_name: str, limit: int) -> str:
-    """Why a reply has no text, with a fix where there is one; empty if nothing says why."""
+    """Reason for which a reply has no text, with a fix where there is one; empty if nothing says it."""
     details = reply.details
     if details.tool_calls:
         return "the server sent a call of a tool instead of an answer"

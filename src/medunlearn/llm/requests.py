@@ -112,7 +112,7 @@ class LogProbs:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDetails:
-    """What a server says of its last reply beside the text.
+    """Details of a server's last reply beside the text.
 
     Attributes:
         content: form of the reply's text: ``text``, ``empty``, ``null``.

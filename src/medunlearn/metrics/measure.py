@@ -228,10 +228,14 @@ class Measure:
     reads: int = 0
 
     def why_cut(self, item: Item) -> str | None:
-        """Why a cut response is too short for this measure; None if it is not."""
-        if not item.cut or len(item.response_tokens or ()) >= min(self.reads, len(item.reference_tokens or ())):
+        """The reason for which a cut response is too short for this measure; None if it is not.
+
+        Measures of texts read the first :data:`FIRST` tokens where an audit gives them these.
+        """
+        reads = self.reads or (FIRST if "response" in self.needs and item.starts is not None else 0)
+        if not item.cut or len(item.response_tokens or ()) >= min(reads, len(item.reference_tokens or ())):
             return None
-        return f"the response was cut before the {self.reads} tokens that this reads"
+        return f"the response was cut before the {reads} tokens that this reads"
 
 
 @dataclass(frozen=True, slots=True)

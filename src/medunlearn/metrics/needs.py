@@ -97,7 +97,7 @@ def need_problems(
     flags: Mapping[Need, str],
     verb: str,
 ) -> list[str]:
-    """Why measures that were asked for cannot be scored, by name; to be said before anything is generated.
+    """Reasons for which requested measures cannot be scored, by name; to be said before anything is generated.
 
     A measure that the verb can never score, or whose model is not named, is a problem. What only the asked model
     does not give leaves a measure unscored, with the reason in the table, unless none could be scored.

@@ -51,7 +51,7 @@ def refuse_oversized(folder: Path) -> None:
 
 @lru_cache(maxsize=256)
 def _problem(path: Path, size: int, changed: int) -> str | None:
-    """What is too large in a file of a model folder; None if nothing is."""
+    """The entry of a model folder's file that is too large, in words; None if none is."""
     if size > LARGEST_TOKENIZER:
         return f"has {size:,} bytes; at most {LARGEST_TOKENIZER:,} are read"
     if path.name == _TOKENIZER:  # it is too long to be parsed twice

@@ -42,7 +42,7 @@ class NoteInspection:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What was read, in numbers."""
+        """Numbers of notes, patients and dates that were read."""
         own = Counter(note.patient for note in self.read.notes)
         dates = sorted(day[0] for note in self.read.notes if (day := _DAY.match(note.date)))
         known = {"patients": len(own), "notes per patient": f"{min(own.values())} to {max(own.values())}"}

@@ -22,7 +22,7 @@ def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings
 
 
 def evaluation_inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[str, Any]:
-    """What an evaluation depends on besides its settings."""
+    """Inputs that an evaluation depends on besides its settings."""
     rendering = run.rendering(settings.template, settings.context)
     metrics = metric_names(benchmark, settings)
     return {

@@ -63,5 +63,5 @@ def probe_set(benchmark: Benchmark, settings: EvaluateSettings, questions: Seque
 
 
 def material_of(benchmark: Benchmark) -> dict[str, str]:
-    """What a benchmark's probes are made from."""
+    """Fingerprint of the texts that a benchmark's probes are made from, by its name."""
     return {"benchmark": benchmark.fingerprint}

@@ -102,7 +102,7 @@ class Asking:
 
 
 class Respondent(Protocol):
-    """Who answers probes.
+    """A model, server or file that answers probes.
 
     Attributes:
         label: its name in tables.
@@ -151,7 +151,7 @@ class Respondent(Protocol):
 
 
 def recorded_gifts(run: Run) -> frozenset[Need]:
-    """What the respondent of a run gives: everything, unless its record names less."""
+    """Inputs of measures that the respondent of a run gives: all, unless its record names fewer."""
     recorded = run.info.results.get("respondent")
     if not recorded:
         return EVERYTHING

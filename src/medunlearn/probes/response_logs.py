@@ -12,7 +12,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,20 +113,24 @@ def _batch(place: str, row: Row, file: Path, references: Mapping[str, Row] | Non
     reference = {"record_id": name, **references[name]}
     body = (row["response"] or {}).get("body") or {}
     failed = row.get("error") or (row["response"] or {}).get("status_code", 200) != 200
-    texts: Sequence[str | None] = [] if failed else _texts(body)
-    for sample, text in enumerate(texts or [None]):
-        yield place, {**reference, "response": text, "sample": sample}
+    texts = [] if failed else _texts(body)
+    for sample, (text, ended) in enumerate(texts or [(None, None)]):
+        yield place, {**reference, "response": text, "sample": sample, "finish_reason": ended}
 
 
-def _texts(body: Mapping[str, Any]) -> list[str | None]:
-    """The text of every choice."""
+def _texts(body: Mapping[str, Any]) -> list[tuple[str | None, str | None]]:
+    """The text of every choice, and the reason for which it ended; None if there is none."""
     if "choices" in body:
         return [
-            _text_of(choice["message"].get("content")) if "message" in choice else choice.get("text")
+            (
+                _text_of(choice["message"].get("content")) if "message" in choice else choice.get("text"),
+                choice.get("finish_reason"),
+            )
             for choice in body["choices"]
         ]
     parts = [part for item in body.get("output", ()) for part in item.get("content") or ()]
-    return [_text_of(parts)] if parts else []
+    ended = "length" if body.get("status") == "incomplete" else None
+    return [(_text_of(parts), ended)] if parts else []
 
 
 def _text_of(content: Any) -> str | None:
@@ -219,6 +223,7 @@ def _inspect_sample(sample: Any) -> Row | str:
         "prefix": prefix,
         "suffix": target if isinstance(target, str) or not target else target[0],
         "response": _text_of(message.get("content")),
+        "finish_reason": choices[0].get("stop_reason") if choices else None,
         "sample": int(sample.get("epoch", 1)) - 1,
         **labels,
     }

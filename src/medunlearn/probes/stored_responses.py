@@ -9,7 +9,7 @@ from typing import Any
 
 from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import Question
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import CUT, Response, ResponseStore
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError
 from medunlearn.generation.decodings import GREEDY_NAME
@@ -131,7 +131,7 @@ def read_answers(file: Path, questions: Sequence[Question], label: str | None = 
         if text is None:
             reasons[key] = EMPTY
         else:
-            responses[key] = Response(*key, str(text), (), finished=True)
+            responses[key] = stored_response(key, str(text), (), row.get("finish_reason"))
     refuse_bad_rows(bad, file, skippable=False)
     if unknown:
         raise SourceError(
@@ -139,6 +139,16 @@ def read_answers(file: Path, questions: Sequence[Question], label: str | None = 
             "the benchmark whose questions were asked, and its ids in question_id."
         )
     return StoredResponses(file, label or file.name.split(".")[0], responses, reasons)
+
+
+def stored_response(key: Key, text: str, tokens: tuple[int, ...], finish_reason: Any = None) -> Response:
+    """A response of a file; finished unless the file says that a limit ended it.
+
+    Args:
+        finish_reason: the server's word, of a table's column ``finish_reason`` or a log; None if it is unknown.
+    """
+    reason = None if finish_reason is None else str(finish_reason)
+    return Response(*key, text, tokens, finished=reason not in CUT, finish_reason=reason or None)
 
 
 _ABSENT = object()

@@ -24,6 +24,8 @@ from medunlearn.probes.run_stores import store_of
 from medunlearn.progress import progress, remark
 from medunlearn.results.runs import Run
 
+CUT_ELSEWHERE = "the answer was cut by another limit than the one asked for"
+
 
 @dataclass
 class TextQuestioning:
@@ -48,7 +50,7 @@ class TextQuestioning:
 
     @property
     def chat_template(self) -> str:
-        """Whether the respondent's own chat template was used."""
+        """``used`` if questions are asked in the respondent's own chat template, else ``not used``."""
         return "used" if self.rendering.template == "chat" else "not used"
 
     @property
@@ -63,7 +65,7 @@ class TextQuestioning:
             MedunlearnError: the server left questions without a response.
             RemoteRefusedError: the questions may not leave this machine.
         """
-        most = self.settings.max_new_tokens or longest_in_words(self.benchmark)
+        most = self.settings.max_new_tokens or most_tokens(self.benchmark)
         store = _AnswerStore.of(store_of(self.run, self.benchmark, self.settings, self.rendering, most))
         asking = self._asking(questions, most)
         keys, facts = asking.keys(), dict[str, Any]()
@@ -84,7 +86,9 @@ class TextQuestioning:
             self.reasons = {question_id: reason for (question_id, *_), reason in reasons.items()}
             store.join()
             stored, facts = store.read(), {"respondent": self.respondent.facts()}
-        self.reasons |= {key[0]: why for key in keys if key in stored and (why := _why_no_answer(stored[key]))}
+        self.reasons |= {
+            key[0]: why for key in keys if key in stored and (why := _reason_unanswered(stored[key], most))
+        }
         answers = {key[0]: stored[key] for key in keys if key in stored and key[0] not in self.reasons}
         return store.folder, answers, facts
 
@@ -116,13 +120,21 @@ class TextQuestioning:
         return f"{prompt.shared}{prompt.own}"
 
 
-def _why_no_answer(response: Response) -> str:
-    """Why a reply is no answer of the model, as the server says; empty if it is one, if only of no words."""
+def _reason_unanswered(response: Response, asked: int) -> str:
+    """Reason for which a reply is no whole answer, as the server says; empty for an answer, if only of no words.
+
+    Args:
+        asked: tokens that were asked for at most. An answer that this limit ended is whole here, as it is for a
+            model on this machine.
+    """
     if response.refusal or response.finish_reason == "content_filter":
         return "the server refused to answer"
-    if response.response.strip() or response.content != "null":
-        return ""
-    return "the server sent reasoning alone, and no answer" if response.reasoning else "the server sent no answer"
+    if not response.response.strip():
+        if response.reasoning:
+            return "the server sent reasoning alone, and no answer"
+        if response.content == "null":
+            return "the server sent no answer"
+    return CUT_ELSEWHERE if response.is_cut_before(asked) else ""
 
 
 class _AnswerStore(ResponseStore):
@@ -136,6 +148,15 @@ class _AnswerStore(ResponseStore):
         super().add(replace(response, response=without_reasoning(response.response)) for response in responses)
 
 
-def longest_in_words(benchmark: Benchmark) -> int:
-    """Default of ``max_new_tokens`` without a tokenizer: two tokens a word of the longest reference answer."""
-    return 2 * max((len(question.answer.split()) for question in benchmark.questions), default=0) + 1
+def most_tokens(benchmark: Benchmark) -> int:
+    """Default of ``max_new_tokens`` without a tokenizer: room for the longest reference answer in any one.
+
+    A word has at most two tokens, or one for three of its ASCII letters and for each other character: a record
+    number is split digit by digit by many tokenizers.
+    """
+    return 1 + max((sum(map(_word_tokens, question.answer.split())) for question in benchmark.questions), default=0)
+
+
+def _word_tokens(word: str) -> int:
+    letters = sum(character.isascii() and character.isalpha() for character in word)
+    return max(2, letters // 3 + len(word) - letters)

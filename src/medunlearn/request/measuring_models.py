@@ -149,7 +149,7 @@ class ModelMeter:
         return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING, _plan(self.benchmark, settings))
 
     def verify(self, run: Run) -> MeasuredModel:
-        """What verifies a model on the patients of the request: evaluation, attacks, general tasks."""
+        """Evaluation, attacks and general tasks that verify a model on the patients of the request."""
         settings = self.verifying_settings
         evaluated, plan = self._evaluated(run, self.benchmark, settings), _plan(self.benchmark, settings)
         standing = standings(evaluated, self.benchmark, self._attacked(run), VERIFYING, plan)

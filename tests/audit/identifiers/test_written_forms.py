@@ -67,7 +67,7 @@ COUNTER_CASES = [(kind, value, text) for (kind, value), texts in OTHERS.items() 
 
 
 def matches(kind: str, value: str, text: str) -> list[str]:
-    """What the audit finds of a patient's one identifier in a response to her own probe."""
+    """Findings of a patient's one identifier in a response to her own probe."""
     record = Record("r", "", {}, (Identifier(kind, value),))
     response = RecordResponse("r", "r@1", "p", "greedy", 0, "", f"Note: {text}; end.")
     return [row["value"] for row in find_known([response], KnownIdentifiers([record], {"r": "p"}), {})]

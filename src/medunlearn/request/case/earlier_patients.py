@@ -15,7 +15,7 @@ SHOWN = 12
 
 
 def not_asked_sentences(battery: Battery) -> Iterator[str]:
-    """Who was not asked about, what that may miss, and who cannot be asked about any more; nothing of others."""
+    """Sentences on patients who were not asked about, on what that may miss, and on those who are gone."""
     earlier = battery.earlier
     if earlier is None:
         return
