@@ -19,16 +19,24 @@ from medunlearn.metrics import metric_targets
 
 METHODS = (
     "altpo",
+    "ceu",
     "chip",
     "counterfactual",
+    "dpo",
     "ga",
     "graddiff",
+    "idk_dpo",
+    "idk_nll",
+    "jensun",
     "kl_min",
     "manu",
     "ngdiff",
     "npo",
     "rmu",
+    "satimp",
     "simnpo",
+    "undial",
+    "wga",
 )
 TORCH = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
 HEAVY = ("torch", "pandas", "httpx", "transformers", "nltk", "cyclonedx", "rich")

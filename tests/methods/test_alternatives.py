@@ -30,6 +30,10 @@ CPU = torch.device("cpu")
 ARGUMENTS: dict[str, dict[str, float]] = {
     "altpo": {"alternatives": 2, "beta": 0.3, "alpha": 1.3},
     "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3, "whole_values": True, "hold": 0.4},
+    "dpo": {"alternatives": 2, "beta": 0.4, "gamma": 0.7, "alpha": 1.3},
+    "idk_dpo": {"alternatives": 2, "beta": 0.4, "gamma": 0.7, "alpha": 1.3},
+    "idk_nll": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
+    "jensun": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
 }
 CAP = -5.0
 
@@ -68,12 +72,56 @@ def log_probs(model: Any, sequence: TokenSequence) -> Tensor:
 
 
 def plain_altpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
-    beta, each = 0.3, []
+    return preferred(model, before, step, beta=0.3)
+
+
+def plain_dpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    return preferred(model, before, step, beta=0.4, gamma=0.7)
+
+
+def preferred(
+    model: Any, before: Any, step: Mapping[str, Any], *, beta: float, gamma: float = 1.0
+) -> dict[str, Tensor]:
+    each = []
     for true, other in zip(step["forget"], step["alternatives"], strict=True):
         ratios = [torch.exp(log_probs(model, s).sum() - log_probs(before, s).sum()) for s in (other, true)]
         each.append(-2 / beta * torch.log(torch.sigmoid(beta * torch.log(ratios[0] / ratios[1]))))
-    retain = -torch.cat([log_probs(model, s) for s in step["retain"]]).mean()
-    return {"forget": torch.stack(each).mean(), "retain": 1.3 * retain}
+    return {"forget": gamma * torch.stack(each).mean(), "retain": 1.3 * likelihood(model, step["retain"])}
+
+
+def likelihood(model: Any, sequences: list[TokenSequence]) -> Tensor:
+    return -torch.cat([log_probs(model, s) for s in sequences]).mean()
+
+
+def plain_idk_nll(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {
+        "alternatives": 0.7 * likelihood(model, step["alternatives"]),
+        "retain": 1.3 * likelihood(model, step["retain"]),
+    }
+
+
+def plain_jensun(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Both divergences from whole distributions: to a one-hot vector, and to the model before."""
+    to_refusals, to_before = [], []
+    for s in step["alternatives"]:
+        now = answer_log_probs(model, s)
+        goal = torch.nn.functional.one_hot(torch.tensor(s.ids[s.scored_from :]), now.shape[1]).to(now.dtype)
+        to_refusals.append(jensen_shannon(now.exp(), goal))
+    for s in step["retain"]:
+        to_before.append(jensen_shannon(answer_log_probs(model, s).exp(), answer_log_probs(before, s).exp()))
+    return {"alternatives": 0.7 * torch.cat(to_refusals).mean(), "retain_js": 1.3 * torch.cat(to_before).mean()}
+
+
+def answer_log_probs(model: Any, s: TokenSequence) -> Tensor:
+    logits = model(input_ids=torch.tensor([s.ids]), use_cache=False).logits[0, s.scored_from - 1 : -1]
+    return logits.log_softmax(1)  # type: ignore[no-any-return]
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    middle = ((p + q) / 2).log()
+    # What has no probability adds nothing.
+    parts = [0.5 * (each * (each.clamp_min(1e-300).log() - middle)).sum(1) for each in (p, q)]
+    return parts[0] + parts[1]
 
 
 def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -97,6 +145,10 @@ def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> di
 PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "altpo": plain_altpo,
     "counterfactual": plain_counterfactual,
+    "dpo": plain_dpo,
+    "idk_dpo": plain_dpo,
+    "idk_nll": plain_idk_nll,
+    "jensun": plain_jensun,
 }
 
 

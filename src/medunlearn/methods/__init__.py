@@ -11,18 +11,26 @@ from medunlearn.methods.families import OTHER, declaration
 from medunlearn.registry import made, names, resolve
 
 LOSSES: dict[str, str] = {
+    "ceu": "medunlearn.methods.ceu:CEU",
     "ga": "medunlearn.methods.ga:GradientAscent",
     "graddiff": "medunlearn.methods.graddiff:GradDiff",
     "kl_min": "medunlearn.methods.kl_min:KLMin",
     "ngdiff": "medunlearn.methods.ngdiff:NGDiff",
     "npo": "medunlearn.methods.npo:NPO",
     "rmu": "medunlearn.methods.rmu:RMU",
+    "satimp": "medunlearn.methods.wga:SatImp",
     "simnpo": "medunlearn.methods.simnpo:SimNPO",
+    "undial": "medunlearn.methods.undial:UNDIAL",
+    "wga": "medunlearn.methods.wga:WGA",
 }
 """Methods that train on the forget and the retain set."""
 ALTERNATIVES: dict[str, str] = {
-    "altpo": "medunlearn.methods.altpo:AltPO",
+    "altpo": "medunlearn.methods.dpo:AltPO",
     "counterfactual": "medunlearn.methods.counterfactual:Counterfactual",
+    "dpo": "medunlearn.methods.dpo:DPO",
+    "idk_dpo": "medunlearn.methods.dpo:IdkDPO",
+    "idk_nll": "medunlearn.methods.idk_nll:IdkNLL",
+    "jensun": "medunlearn.methods.jensun:JensUn",
 }
 """Methods that train on alternative answers besides."""
 EDITS: dict[str, str] = {

@@ -31,7 +31,7 @@ from medunlearn.probes.material import (
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
-from medunlearn.study.alternative_answers import SIDE, check_rendering, with_alternatives
+from medunlearn.study.alternative_answers import SIDE, answers_inputs, check_rendering, with_alternatives
 from medunlearn.study.epochs.epoch_settings import check_epochs
 from medunlearn.study.forget_loss import KEY as FORGET_LOSS
 from medunlearn.study.forget_loss import ForgetSample
@@ -89,6 +89,7 @@ def unlearn(
     check_epochs(settings, benchmark, target)
     loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
+    inputs |= answers_inputs(method, settings.method)
     other = reference_run(method, settings)
     if other is not None:
         inputs["reference"] = fingerprint(other.model)

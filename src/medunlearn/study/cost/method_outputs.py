@@ -14,8 +14,9 @@ from medunlearn.methods.protocol import AlternativesMethod
 
 View = Literal["forget", "retain", "alternatives"]
 VIEWS: tuple[View, ...] = ("forget", "retain", "alternatives")
-_READ = r"\.(nll|sequence_nll|token_log_probs|log_distribution|divergence_from_reference)\("
-_WIDE = r"\.(hidden|log_distribution|divergence_from_reference)\("
+_DISTRIBUTIONS = "log_distribution|divergence_from_reference|jensen_shannon_from_reference|distillation"
+_READ = rf"\.(nll|sequence_nll|token_log_probs|margin|{_DISTRIBUTIONS})\("
+_WIDE = rf"\.(hidden|{_DISTRIBUTIONS})\("
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class MethodOutputs:
             return MethodOutputs(views, views, wide=True)
         used, reference = (
             tuple(view for view in views if re.search(rf"\b{view}\.({names})", source))
-            for names in (r"[a-z_]+\(|reference\b", r"reference\b|divergence_from_reference")
+            for names in (r"[a-z_]+\(|reference\b", r"reference\b|[a-z_]+_from_reference")
         )
         return MethodOutputs(
             used or views, reference, *(bool(re.search(names, source)) for names in (_READ, _WIDE))

@@ -19,7 +19,14 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import AT_ONCE
 from medunlearn.data.records import Question
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import AlternativesMethod, SteppingMethod, WeighingMethod, default_trainable
+from medunlearn.methods.protocol import (
+    STRANGERS,
+    AlternativesMethod,
+    SteppingMethod,
+    WeighingMethod,
+    answers_of,
+    default_trainable,
+)
 from medunlearn.models.layer_choice import chosen_layers
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.shape import Shape
@@ -124,7 +131,7 @@ class ModelPricing:
             reference_load=reference_load,
         )
         cost = replace(cost, tokens=self.growth * sum(own.tokens for own in drawn.values()))
-        if isinstance(method, AlternativesMethod):
+        if isinstance(method, AlternativesMethod) and answers_of(method) == STRANGERS:
             longest = float(forget.scored.max(initial=1.0))
             answers = self._decoding(forget, longest, settings.batch_size, settings.weights)
             cost += answers.times(method.alternatives * self.growth)
