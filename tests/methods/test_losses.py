@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, dict[str, float]] = {
     "graddiff": {"gamma": 0.7, "alpha": 1.3},
     "kl_min": {"gamma": 0.7, "alpha": 1.3},
     "ngdiff": {},
+    "pdu": {"gamma": 0.7, "alpha": 1.3},
     "npo": {"beta": 0.3, "alpha": 1.3},
     "satimp": {"beta": 3.0, "beta2": 2.0, "gamma": 0.7, "alpha": 1.3},
     "undial": {"beta": 2.0, "gamma": 0.7, "alpha": 1.3},
@@ -141,6 +142,23 @@ def distilled(model: Any, teacher: Any, forget: Any, retain: Any, lowered: float
     return {"forget": 0.7 * torch.cat(each).mean(), "retain": 1.3 * likelihood(model, retain)}
 
 
+def plain_pdu(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {
+        **flattened(model, forget, retain),
+        "measured_excess": likelihood(model, retain).detach() - likelihood(before, retain),
+    }
+
+
+def plain_pdu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {**flattened(model, forget, retain), "measured_excess": likelihood(model, retain).detach()}
+
+
+def flattened(model: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    logits = torch.cat([answer_logits(model, s) for s in forget])
+    margin = (logits.amax(1) - logits.sum(1) / logits.shape[1]) ** 2
+    return {"forget": 0.7 * margin.mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
 def plain_wga(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
     nlls = torch.cat([token_nlls(model, s) for s in forget])
     weights = torch.exp(-nlls.detach()) ** 1.5
@@ -192,6 +210,8 @@ PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "kl_min.openunlearning": plain_kl_min_at_all_positions,
     "ngdiff": plain_ngdiff,
     "npo": plain_npo,
+    "pdu.target": plain_pdu,
+    "pdu.openunlearning": plain_pdu_of_openunlearning,
     "rmu.openunlearning": plain_rmu_of_openunlearning,
     "rmu.wmdp": plain_rmu_of_wmdp,
     "simnpo.paper": plain_simnpo,

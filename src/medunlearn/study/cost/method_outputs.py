@@ -40,7 +40,9 @@ class MethodOutputs:
         """Outputs of a method's loss; both sides and both references if its source is not there."""
         views = VIEWS if isinstance(method, AlternativesMethod) else VIEWS[:2]
         try:
-            source = "\n".join(inspect.getsource(cls) for cls in type(method).__mro__[:-1])
+            source = "\n".join(
+                inspect.getsource(cls) for cls in getattr(method, "sources", type(method).__mro__[:-1])
+            )
         except (OSError, TypeError):
             return MethodOutputs(views, views, wide=True)
         used, reference = (
