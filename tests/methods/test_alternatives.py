@@ -16,6 +16,7 @@ from torch import Tensor
 from training_runs import Row, copied, equal, stop_at, without_seconds
 
 from medunlearn.methods import ALTERNATIVES, make_method
+from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.batches import collate
 from medunlearn.models.layouts import make_batch
 from medunlearn.models.reference import Reference
@@ -24,6 +25,7 @@ from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.precompute import CachePlan
+from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
 
 CPU = torch.device("cpu")
@@ -34,6 +36,7 @@ ARGUMENTS: dict[str, dict[str, float]] = {
     "idk_dpo": {"alternatives": 2, "beta": 0.4, "gamma": 0.7, "alpha": 1.3},
     "idk_nll": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
     "jensun": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
+    "redirect": {"alternatives": 2, "layer": 1, "coefficient": 1.5, "alpha": 1.3, "trains": "through"},
 }
 CAP = -5.0
 
@@ -112,6 +115,23 @@ def plain_jensun(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, 
     return {"alternatives": 0.7 * torch.cat(to_refusals).mean(), "retain_js": 1.3 * torch.cat(to_before).mean()}
 
 
+def plain_redirect(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    forgotten = []
+    for own, other in zip(step["forget"], step["alternatives"], strict=True):
+        away = states(before, other).mean(0) - states(before, own).mean(0)
+        forgotten.append(states(model, own) - (states(before, own) + 1.5 * away))
+    drift = torch.cat([states(model, s) - states(before, s) for s in step["retain"]])
+    return {"forget": (torch.cat(forgotten) ** 2).mean(), "retain": 1.3 * (drift**2).mean()}
+
+
+def states(model: Any, s: TokenSequence) -> Tensor:
+    """Output of layer 1 at the positions that predict the answer, [tokens, width]."""
+    hidden: Tensor = model(
+        input_ids=torch.tensor([s.ids]), use_cache=False, output_hidden_states=True
+    ).hidden_states[2]
+    return hidden[0, s.scored_from - 1 : -1]
+
+
 def answer_log_probs(model: Any, s: TokenSequence) -> Tensor:
     logits = model(input_ids=torch.tensor([s.ids]), use_cache=False).logits[0, s.scored_from - 1 : -1]
     return logits.log_softmax(1)  # type: ignore[no-any-return]
@@ -149,6 +169,7 @@ PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "idk_dpo": plain_dpo,
     "idk_nll": plain_idk_nll,
     "jensun": plain_jensun,
+    "redirect": plain_redirect,
 }
 
 
@@ -215,7 +236,8 @@ def test_a_run_that_is_cut_off_goes_on_as_if_it_had_not(
     plan = replace(plan, batch_size=4, epochs=2)
 
     def run(folder: Path | None, stop: int | None = None) -> tuple[list[Row], dict[str, Tensor]]:
-        model, objective = exact_tiny().model, Unlearning(make_method(name, ARGUMENTS[name]))
+        method = make_method(name, ARGUMENTS[name])
+        model, objective = choose_trainable(exact_tiny().model, default_trainable(method)), Unlearning(method)
         cache_plan = CachePlan(model, 2, objective, plan, 2, budget)
         reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
         settings = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)

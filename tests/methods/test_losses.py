@@ -25,6 +25,8 @@ from medunlearn.training.views import ModelView, Totals
 CPU = torch.device("cpu")
 LAYER = 1
 ARGUMENTS: dict[str, dict[str, float]] = {
+    "adaptive_rmu": {"layer": LAYER, "coefficient": 3.0, "alpha": 1.3, "seed": 5},
+    "memorize": {},
     "ceu": {"gamma": 0.7, "alpha": 1.3},
     "ga": {},
     "graddiff": {"gamma": 0.7, "alpha": 1.3},
@@ -187,6 +189,18 @@ def plain_rmu_of_wmdp(model: Any, before: Any, forget: Any, retain: Any) -> dict
     return {"forget": mse(steered, target.expand_as(steered)), "retain": 1.3 * mse(now, then)}
 
 
+def plain_adaptive_rmu(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    mse = torch.nn.functional.mse_loss
+    steered, lengths = torch.cat([states(model, s) for s in forget]), torch.cat([states(before, s) for s in forget])
+    target = torch.linalg.vector_norm(lengths, dim=1)[:, None] * steering_vector(model)
+    retained = plain_rmu_of_wmdp(model, before, forget, retain)["retain"]
+    return {"forget": mse(steered, target), "retain": retained}
+
+
+def plain_memorize(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {"forget": likelihood(model, forget)}
+
+
 def plain_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
     """At the tokens with a label: a vector of sums over them, [S], over a column of their counts, [S, 1]."""
 
@@ -202,7 +216,19 @@ def plain_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: An
     }
 
 
+def plain_adaptive_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    each, retained = [], plain_rmu_of_openunlearning(model, before, forget, retain)["retain"]
+    for s in forget:
+        lengths = torch.linalg.vector_norm(states(before, s), dim=1)[:, None]
+        each.append(((states(model, s) - lengths * steering_vector(model)) ** 2).mean(1)[s.scored_from :])
+    counts = torch.tensor([[len(error)] for error in each])
+    return {"forget": (torch.stack([error.sum() for error in each]) / counts).mean(), "retain": retained}
+
+
 PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
+    "adaptive_rmu.openunlearning": plain_adaptive_rmu_of_openunlearning,
+    "adaptive_rmu.wmdp": plain_adaptive_rmu,
+    "memorize": plain_memorize,
     "ceu": plain_ceu,
     "ga": plain_ga,
     "graddiff": plain_graddiff,

@@ -35,6 +35,7 @@ def plan(make_sequences: Make) -> Plan:
         ("kl_min", {"log_probs", "final"}, set(), {"final"}),
         ("kl_min.openunlearning", {"log_probs", "final@all"}, set(), {"final@all"}),
         ("rmu", {"hidden:1@answer"}, set(), {"hidden:1@answer"}),
+        ("adaptive_rmu", {"hidden:1@all"}, {"hidden:1@all"}, {"hidden:1@all"}),
         ("rmu.wmdp", {"hidden:1@all"}, set(), {"hidden:1@all"}),
     ],
 )

@@ -12,10 +12,12 @@ from medunlearn.methods.families import OTHER, declaration
 from medunlearn.registry import made, names, resolve
 
 LOSSES: dict[str, str] = {
+    "adaptive_rmu": "medunlearn.methods.rmu:AdaptiveRMU",
     "ceu": "medunlearn.methods.ceu:CEU",
     "ga": "medunlearn.methods.ga:GradientAscent",
     "graddiff": "medunlearn.methods.graddiff:GradDiff",
     "kl_min": "medunlearn.methods.kl_min:KLMin",
+    "memorize": "medunlearn.methods.memorize:Memorize",
     "ngdiff": "medunlearn.methods.ngdiff:NGDiff",
     "npo": "medunlearn.methods.npo:NPO",
     "pdu": "medunlearn.methods.pdu:PDU",
@@ -33,11 +35,13 @@ ALTERNATIVES: dict[str, str] = {
     "idk_dpo": "medunlearn.methods.dpo:IdkDPO",
     "idk_nll": "medunlearn.methods.idk_nll:IdkNLL",
     "jensun": "medunlearn.methods.jensun:JensUn",
+    "redirect": "medunlearn.methods.redirect:Redirect",
 }
 """Methods that train on alternative answers besides."""
 EDITS: dict[str, str] = {
     "chip": "medunlearn.methods.chip:CHIP",
     "manu": "medunlearn.methods.manu:MANU",
+    "merge": "medunlearn.methods.merge:Merge",
 }
 """Methods that change weights without training."""
 COMPOSITIONS: dict[str, str] = {

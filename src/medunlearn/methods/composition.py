@@ -55,7 +55,7 @@ def retain_part_of(name: str) -> str | None:
     return next(filter(None, terms), None)
 
 
-class Composed:
+class ComposedMethod:
     """A loss method with parts; subclasses of it and of the method are made by :func:`composed`."""
 
     base: ClassVar[type[Any]]
@@ -131,9 +131,9 @@ def composed(name: str, base: type) -> type:
         "base": base,
         "part_names": names,
         # Read for what it needs of the model, since a class that was made has no source.
-        "sources": (*base.__mro__[:-1], *classes),
+        "sources": (*base.__mro__[:-1], *(cls for cls in classes if getattr(cls, "slot", "") != "gradient_rule")),
         "__doc__": about,
         "__module__": __name__,
     }
     frozen = base.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    return make_dataclass(name, own, bases=(Composed, base), namespace=namespace, frozen=frozen)
+    return make_dataclass(name, own, bases=(ComposedMethod, base), namespace=namespace, frozen=frozen)

@@ -119,6 +119,14 @@ class View(Protocol):
         """Sum over each sequence's positions: [N] -> [S]."""
         ...
 
+    def sequence_means(self, values: Tensor) -> Tensor:
+        """Mean over each sequence's positions: [N, W] -> [S, W]."""
+        ...
+
+    def of_sequences(self, values: Tensor) -> Tensor:
+        """The value of each position's sequence: [S, ...] -> [N, ...]."""
+        ...
+
     def mean_over_tokens(self, values: Tensor) -> Tensor:
         """This micro-batch's contribution to a mean over the step's answer tokens: [N] -> scalar."""
         ...

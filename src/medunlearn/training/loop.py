@@ -81,7 +81,7 @@ def train_loop(
         _refuse_sharded(method_of(objective))
     parts = own_parts(trained(model))
     optimizer = make_optimizer(parts.values(), settings)
-    micro_batch = MicroBatch(settings.micro_batch_size)
+    micro_batch = MicroBatch(settings.micro_batch_size, max(plan.ratios.values(), default=1))
     training = Training(
         model, pad, objective, plan, settings, micro_batch, optimizer, parts, reference, processes, sharded
     )

@@ -159,7 +159,14 @@ class ModelView(ForwardOutputs):
         return self._hidden[layer]
 
     def sequence_sums(self, values: Tensor) -> Tensor:
-        return values.new_zeros(self.batch.size).index_add(0, self.batch.sequence, values)
+        return values.new_zeros(self.batch.size, *values.shape[1:]).index_add(0, self.batch.sequence, values)
+
+    def sequence_means(self, values: Tensor) -> Tensor:
+        counts = self.sequence_sums(values.new_ones(len(values)))
+        return self.sequence_sums(values) / counts[:, None]
+
+    def of_sequences(self, values: Tensor) -> Tensor:
+        return values[self.batch.sequence]
 
     def sequence_nll(self) -> Tensor:
         return self.sequence_sums(-self.token_log_probs())

@@ -23,7 +23,6 @@ from medunlearn.methods.protocol import (
     STRANGERS,
     AlternativesMethod,
     SteppingMethod,
-    WeighingMethod,
     answers_of,
     default_trainable,
 )
@@ -107,16 +106,19 @@ class ModelPricing:
         if isinstance(method, EditMethod):
             return self._editing(method, Lengths.join(forget, retain), settings)
         outputs, draws = MethodOutputs.of(method), settings.epochs * len(forget)
-        sides = {"forget": forget, "retain": retain.drawn(draws, "retain", settings.seed)}
+        retained = draws * settings.retain_ratio
+        sides = {"forget": forget, "retain": retain.drawn(retained, "retain", settings.seed)}
         if isinstance(method, AlternativesMethod):
             sides["alternatives"] = forget
         once = {view: lengths.load(*_cut(settings)) for view, lengths in sides.items()}
-        drawn = {view: load.times(draws / max(1.0, load.sequences)) for view, load in once.items()}
+        counts = dict.fromkeys(once, draws) | {"retain": retained}
+        drawn = {view: load.times(counts[view] / max(1.0, load.sequences)) for view, load in once.items()}
         load = sum((drawn[view] for view in outputs.views), Load())
         batch = sum((_micro_batch(sides[view], settings) for view in outputs.views), Load())
         steps = settings.epochs * -(-len(forget) // settings.batch_size)
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
         reference, reference_load = self._reference(settings, outputs, once, drawn, trainable)
+        load = load.times(outputs.passes)
         if isinstance(method, SteppingMethod):
             reference_load += load.times(2 * sum(map(method.looks, range(steps))) / max(1, steps))
         cost = self._trained(
@@ -125,7 +127,7 @@ class ModelPricing:
             load,
             batch,
             steps,
-            terms=len(outputs.views) if isinstance(method, WeighingMethod) else 1,
+            terms=outputs.gradient_sets,
             depth=None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1,
             reference=reference,
             reference_load=reference_load,
