@@ -1,7 +1,7 @@
 """Encoders for text measures: sentence embeddings for CS, entailment for ES.
 
-Both work with any encoder on a hub, in a folder or in a package (:mod:`.packaged`). AMNESIA uses PubMedBERT for embeddings and
-PubMedBERT-MNLI-MedNLI for entailment.
+Both work with any encoder on a hub, in a folder or in a package (:mod:`.packaged`). AMNESIA uses PubMedBERT for
+embeddings and PubMedBERT-MNLI-MedNLI for entailment.
 """
 
 from __future__ import annotations
