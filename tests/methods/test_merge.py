@@ -21,8 +21,10 @@ __all__ = ["target"]
 
 
 def test_ties_by_hand() -> None:
-    """Half of each vector is kept: (3, -2, .) and (., 4, 1): signs +, +, + in sum; the means of those that
-    agree.""" method = make_method("merge", {"density": 0.5})
+    """Half of each vector is kept: (3, -2, ., .) and (., 4, 1, .). All sums are positive; what agrees is
+    averaged.
+    """
+    method = make_method("merge", {"density": 0.5})
     first, second = torch.tensor([3.0, -2.0, 0.1, 0.1]), torch.tensor([-0.5, 4.0, 1.0, 0.2])
     vectors = [{"w": first}, {"w": second}]
     floors = [method.floor(vector) for vector in vectors]
