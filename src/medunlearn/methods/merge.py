@@ -58,6 +58,7 @@ class Merge:
     def edit(self, model: EditedModel, forget: Side, retain: Side) -> dict[str, Any]:
         import torch
 
+        from medunlearn.models.folders import model_folder
         from medunlearn.models.load import load_model
 
         if not self.runs:
@@ -69,7 +70,7 @@ class Merge:
         with torch.no_grad():
             for folder in self.runs:
                 # On the processor: a second model may not fit beside the first.
-                others = dict(load_model(folder, device="cpu").model.named_parameters())
+                others = dict(load_model(model_folder(folder), device="cpu").model.named_parameters())
                 if {name: own.shape for name, own in others.items()} != {n: w.shape for n, w in weights.items()}:
                     raise InputError(f"merge.models: the model in {folder} has other weights than the target.")
                 moved = {name: own - weights[name].to(own) for name, own in others.items()}
