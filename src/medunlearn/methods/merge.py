@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.methods.editing import EditedModel, Kind, Side
+from medunlearn.methods.editing import EditedModel, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from medunlearn.methods.editing import Side
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from medunlearn.methods.protocol import Terms, View
-from medunlearn.models.sequences import Positions
+
+Positions = Literal["predicting", "answer", "all"]
+"""As in :mod:`medunlearn.models.sequences`, which loads more than names of settings need."""
 
 
 @dataclass(frozen=True)
