@@ -161,10 +161,12 @@ def unlearn(
     from medunlearn.study.experiment import run_folder
     from medunlearn.study.plans.forecast import announce
     from medunlearn.study.plans.run_forecast import forecast_unlearning
+    from medunlearn.study.sized_defaults import fit_to_model
     from medunlearn.study.unlearn import unlearn
 
     bench = _benchmark(benchmark)
     trained = _run_of(target, bench, split, out, device, quiet, settings)
+    checked = fit_to_model(checked, trained.info.results.get("parameters"), bench)
     folder = Path(out) if out is not None else run_folder(bench, checked, method, trained.folder, RUNS)
     announce(say, lambda: forecast_unlearning(trained, bench, checked, folder, device), folder)
     return unlearn(trained, bench, checked, folder, device=device, quiet=quiet)

@@ -16,7 +16,8 @@ from medunlearn.config import ForgetSettings
 from medunlearn.request.case.case_folder import CaseFolder
 from medunlearn.request.case.ledger import read_ledger
 from medunlearn.request.measuring_models import ALTERNATIVES
-from medunlearn.request.trial_search import AUTO, rate_of_size
+from medunlearn.request.trial_search import AUTO
+from medunlearn.study.sized_defaults import rate_of_size
 from medunlearn.synthetic.note_table import write_note_table
 
 PAGE = Page.read(

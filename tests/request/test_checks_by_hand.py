@@ -25,7 +25,7 @@ from medunlearn.request.case.verdicts import decide
 from medunlearn.request.patient_choice import PatientGroups
 from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.standings import Standings
-from medunlearn.request.trial_search import AUTO, TrialReading, rate_of_size
+from medunlearn.request.trial_search import AUTO, TrialReading
 from medunlearn.request.verifying_attacks import (
     never_tested,
     untested_attacks,
@@ -33,6 +33,7 @@ from medunlearn.request.verifying_attacks import (
     with_battery,
 )
 from medunlearn.statistics.others import Surprise
+from medunlearn.study.sized_defaults import rate_of_size
 
 WAYS = {name: AskingWay(name, f"Title {name}", "given", "measure") for name in ("ranks", "said")}
 UNSEEN = tuple(f"unseen-{place}" for place in range(12))

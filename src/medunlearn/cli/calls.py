@@ -150,11 +150,14 @@ def plan_unlearning(
     from medunlearn.results.runs import Run
     from medunlearn.study.plans.run_forecast import forecast_unlearning
     from medunlearn.study.presets import tiny_preset, unlearn_settings
+    from medunlearn.study.sized_defaults import fit_to_model
 
     values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
     checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
     folder = None if out is None else Path(out)
-    return forecast_unlearning(Run.open(target), api.load(benchmark), checked, folder, device)
+    run, bench = Run.open(target), api.load(benchmark)
+    checked = fit_to_model(checked, run.info.results.get("parameters"), bench)
+    return forecast_unlearning(run, bench, checked, folder, device)
 
 
 def plan_evaluation(

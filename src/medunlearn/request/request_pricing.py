@@ -21,13 +21,14 @@ from medunlearn.probes.sample_loss import default_template
 from medunlearn.reports.formatting import count
 from medunlearn.request.forget_request import AFTER, BEFORE, EXACT, REQUEST_FILE, RETRAINED, ForgetRequest
 from medunlearn.request.request_benchmarks import BENCHMARK, RequestBenchmarks, make_benchmarks
-from medunlearn.request.trial_search import ForgetCandidate, rate_of_size, trial_folder
+from medunlearn.request.trial_search import ForgetCandidate, trial_folder
 from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.plans.capacity import is_gpu
 from medunlearn.study.plans.forecast import PlannedStage
 from medunlearn.study.plans.stage_states import evaluation_stage, unlearning_stage
+from medunlearn.study.sized_defaults import rate_of_size
 
 if TYPE_CHECKING:
     from medunlearn.models.prompts import TemplateName

@@ -34,7 +34,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.leftovers import part_of, part_pattern, remove_stray_parts
 from medunlearn.methods import is_edit, keeps_target
-from medunlearn.probes.material import training_data
 from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import CostReading
 from medunlearn.request.measuring_models import ModelMeter
@@ -44,6 +43,7 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.study.choose import Worth, choose
 from medunlearn.study.presets import unlearn_settings
+from medunlearn.study.sized_defaults import epochs_of_steps, rate_of_size
 
 if TYPE_CHECKING:
     from medunlearn.study.alternative_answers import NoAlternativesError
@@ -90,13 +90,13 @@ class ForgetCandidate:
 
         Args:
             overrides: the user's.
-            rate: learning rate of the first trial (:func:`rate_of_size`).
+            rate: learning rate of the first trial (:func:`medunlearn.study.sized_defaults.rate_of_size`).
         """
         usual, own = self.usual_settings(overrides, seed), dict[str, Any]()
         if is_edit(self.method):
             return usual
         if "epochs" not in overrides and self.steps:
-            own["epochs"] = math.ceil(self.steps / math.ceil(forget_items(benchmark, usual) / usual.batch_size))
+            own["epochs"] = epochs_of_steps(self.steps, benchmark, usual)
         if "lr" not in overrides and "preset" not in overrides:
             own["lr"] = self.rate * rate
         return usual.model_copy(update=own)
@@ -106,7 +106,6 @@ BATCH = 8
 """Sequences a side in a step: one patient's notes are few, and a retain batch of 64 beside them costs the most."""
 RELATIVES = 0.25
 """Least share of the retain set's sequences that is about relatives, who are harmed first."""
-_RATES = ((2e6, 1e-3), (8e9, 2e-5))
 WHOLE = {"whole_values": True}
 AUTO = (
     ForgetCandidate("counterfactual", 60, arguments=WHOLE),
@@ -116,25 +115,6 @@ AUTO = (
     ForgetCandidate("counterfactual", 240, arguments={**WHOLE, "noise": 0.25}),
     ForgetCandidate("npo", 60),
 )
-
-
-def rate_of_size(parameters: int) -> float:
-    """Learning rate from model size: a line in log-log space through two known points.
-
-    The points: 1e-3 for the tiny model (about 2 million parameters, benchmarks_perf/tiny_rates.py) and 2e-5 for 8
-    billion (AMNESIA, Table 6); at most 1e-3.
-    """
-    (small, most), (large, least) = _RATES
-    slope = math.log(least / most) / math.log(large / small)
-    return min(most, most * math.exp(slope * math.log(parameters / small)))
-
-
-def forget_items(benchmark: Benchmark, settings: UnlearnSettings) -> int:
-    """Number of sequences of the forget set."""
-    sides = benchmark.sides(benchmark.split(REQUEST))
-    records, questions = training_data(benchmark, None, settings.train_on)
-    record_ids = [*(record.record_id for record in records), *(question.record_id for question in questions)]
-    return max(1, sum(sides[name] == "forget" for name in record_ids))
 
 
 @dataclass(frozen=True)
