@@ -1,6 +1,6 @@
 """Recall and precision of detectors on our fresh notes, by kind and by style: rules, tagger, both.
 
-The notes (46, in eight styles) were written after the rules of `patterns` were finished. The table in docs/audit.md
+The notes (46, in eight styles) were written after the rules of `patterns` were finished. The table in docs/results.md
 is the first and only measurement of the rules on them; whoever changes a rule writes new notes first.
 
     python -P benchmarks_perf/detectors.py                       rules, an installed spaCy pipeline, both, Presidio

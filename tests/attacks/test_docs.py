@@ -15,7 +15,7 @@ from medunlearn.attacks.recovery.relearning_attack import Relearning
 from medunlearn.attacks.recovery.sampling_attack import RepeatedSampling
 from medunlearn.models.quantization import GROUP
 
-PAGE = Page.read("measure.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")
+PAGE = Page.read("attacks.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")
 FEW = {"subjects": 1, "alternatives": 9, "facts": 1, "max-new-tokens": 4}
 RECOVERY = ["--allow-broken", "--relearning.batch-size=1"]
 RECOVERY += [f"--relearning.{name}={value}" for name, value in FEW.items()]

@@ -20,7 +20,7 @@ from medunlearn.study.experiment import plan
 from medunlearn.study.presets import presets
 
 ROOT = Path(__file__).parents[2]
-PAGE = Page.read("papers.md", "What holds for all", "AMNESIA benchmark", "AMNESIA training")
+PAGE = Page.read("papers/amnesia.md", "AMNESIA benchmark", "AMNESIA training")
 SMALL = ("--tiny-width=32", "--tiny-layers=2", "--pretrain-epochs=1", "--precision=fp32")
 
 

@@ -31,6 +31,9 @@ class Page:
         assert set(headings) <= set(sections), f"docs/{name} has no section {set(headings) - set(sections)}"
         return Page("\n".join(part for heading, part in sections.items() if heading in headings))
 
+    def __add__(self, other: Page) -> Page:
+        return Page(f"{self.text}\n{other.text}")
+
     def blocks(self, language: str) -> list[str]:
         """Code blocks in a language."""
         return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
