@@ -62,8 +62,9 @@ def run(line: str) -> None:
 
 
 def run_all(workplace: Path, name: str) -> None:
-    # `forget` takes what the reader has; tests/docs/test_forget_requests.py runs its section.
-    elsewhere = ("lume", "medunlearn forget ")
+    # `forget` takes what the reader has; tests/docs/test_forget_requests.py runs its section. The road's sweep is that
+    # of docs/scale.md.
+    elsewhere = ("lume", "medunlearn forget ", "medunlearn sweep ")
     lines = [line for line in Page.read(name).commands if line.startswith("medunlearn")]
     lines = [line for line in lines if not any(words in line for words in elsewhere)]
     assert len(lines) > 10
@@ -78,6 +79,8 @@ def test_the_readme_runs_in_its_order(workplace):
 
 def test_the_first_page_runs_in_its_order(workplace, capsys):
     run_all(workplace, "roads/researcher.md")
+    for line in Page.read("runs.md").commands:
+        run(line)
     (code,) = Page.read("runs.md").blocks("python")
     exec(code.replace('model="tiny"', 'model="tiny", epochs=1, tiny_width=32, tiny_layers=2'), {})
     assert "rouge_l" in capsys.readouterr().out

@@ -36,12 +36,12 @@ class Page:
 
     def blocks(self, language: str) -> list[str]:
         """Code blocks in a language."""
-        return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
+        return re.findall(rf"^ *```{language}\n(.*?)^ *```", self.text, re.DOTALL | re.MULTILINE)
 
     @property
     def commands(self) -> list[str]:
         """Lines of the ``bash`` blocks."""
-        return [line for block in self.blocks("bash") for line in block.splitlines() if line.strip()]
+        return [line.strip() for block in self.blocks("bash") for line in block.splitlines() if line.strip()]
 
     def quotes(self, row: str) -> list[str]:
         """What stands in quotation marks in the second cell of a table's row, named by its first cell."""
