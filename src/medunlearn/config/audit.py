@@ -33,7 +33,7 @@ class AuditParts(Settings):
         None, description="sequence-to-sequence model of BARTScore, a folder or hub id; none: no BARTScore"
     )
     sentence_encoder: str | None = Field(
-        None, description="sentence encoder of cosine similarity (cs), a folder or hub id; none: no cs"
+        None, description="sentence encoder of cosine similarity (cs): folder, hub id or minilm; none: no cs"
     )
     nli: str | None = Field(None, description="entailment model of es, a folder or hub id; none: no es")
     semantic_variant: Literal["own", "released_code"] = Field(
