@@ -29,8 +29,8 @@ def with_interval(value: float, low: float | None, high: float | None) -> str:
 def replace_table(page: str, name: str, table: str, docs: Path = DOCS) -> None:
     """Put a table between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` of a page, in place of the old one.
 
-    A line above the markers that names date, commit and command (``*2026-11-20, commit ...*``) is written anew when a
-    script of this folder calls. A page without the markers may leave the table to results.md.
+    A line above the markers that names date, commit and command (``*2026-11-20, commit ...*``) is written anew when
+    a script of this folder calls. A page without the markers may leave the table to results.md.
 
     Raises:
         ValueError: the page has no such markers.
@@ -59,4 +59,5 @@ def _made_by() -> str | None:
     root = Path(__file__).parents[1]
     ask = ("git", "-C", str(root), "rev-parse", "--short=8", "HEAD")
     commit = subprocess.run(ask, capture_output=True, text=True).stdout.strip() or "unknown"
-    return f"*{date.today()}, commit `{commit}`: `{' '.join(['python', f'benchmarks_perf/{Path(script).name}', *shown])}`*"
+    command = " ".join(["python", f"benchmarks_perf/{Path(script).name}", *shown])
+    return f"*{date.today()}, commit `{commit}`: `{command}`*"

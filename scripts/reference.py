@@ -33,16 +33,20 @@ def commands() -> Iterator[str]:
 
     yield "# Commands\n"
     yield (
-        "Look a flag up: its name, what it takes, its default. Every flag is also a key in a YAML file and a keyword in "
-        "Python, with `_` for `-`. A flag with `.KEY` holds settings of its own (`--evaluate.limit 20`). The same texts "
-        "stand in `medunlearn COMMAND --help`. Every command takes `--quiet` (print errors alone), `--json` (the result as JSON) and "
-        "`--help` too.\n"
+        "Look a flag up: its name, what it takes, its default. Every flag is also a key in a YAML file "
+        "and a keyword in Python, with `_` for `-`. A flag with `.KEY` holds settings of its own "
+        "(`--evaluate.limit 20`). The same texts stand in `medunlearn COMMAND --help`. Every command "
+        "takes `--quiet` (print errors alone), `--json` (the result as JSON) and `--help` too.\n"
     )
     for verb in verbs(plug_ins=False).values():
         command = Generated(verb)
         fields = command.options.model_fields
         yield f"## {verb.words}\n\n{_prose(verb.summary)}\n"
-        yield "```text\n" + "\n".join(f"medunlearn {line}" for line in _examples(verb.words, verb.example)) + "\n```\n"
+        yield (
+            "```text\n"
+            + "\n".join(f"medunlearn {line}" for line in _examples(verb.words, verb.example))
+            + "\n```\n"
+        )
         if verb.notes:
             yield f"{_prose(verb.notes)}\n"
         places = [p.name for p in command.arguments]
@@ -76,14 +80,25 @@ def measures() -> Iterator[str]:
 
     yield "# Measures\n"
     yield (
-        "Look a measure up: what it is, its range, and in which direction it shows that a model knows more. Any command asks any "
-        "measure that it can give what it needs: `evaluate --metrics`, `audit --measures`, `attack --more-measures`, `score "
-        "--measures`. What each means beside others stands in [definitions](../definitions.md#metrics).\n"
+        "Look a measure up: what it is, its range, and in which direction it shows that a model knows "
+        "more. Any command asks any measure that it can give what it needs: `evaluate --metrics`, `audit "
+        "--measures`, `attack --more-measures`, `score --measures`. What each means beside others stands "
+        "in [definitions](../definitions.md#metrics).\n"
     )
     rows = []
     for row in TABLES["measures"]():
         source = _source_of(get_metric, row["name"])
-        rows.append((f"`{row['name']}`", row["what"], row["range"], row["knows more"], row["needs"], row["defaults"], source))
+        rows.append(
+            (
+                f"`{row['name']}`",
+                row["what"],
+                row["range"],
+                row["knows more"],
+                row["needs"],
+                row["defaults"],
+                source,
+            )
+        )
     yield _table(("name", "what", "range", "knows more", "needs", "default of", "source"), rows)
 
 
@@ -96,8 +111,8 @@ def methods() -> Iterator[str]:
 
     yield "# Methods\n"
     yield (
-        "Look a method up: what it computes, from which paper, and its settings, which are `--METHOD.KEY VALUE`. Which one to take "
-        "is in [unlearn](../unlearn.md).\n"
+        "Look a method up: what it computes, from which paper, and its settings, which are `--METHOD.KEY "
+        "VALUE`. Which one to take is in [unlearn](../unlearn.md).\n"
     )
     for name in sorted(METHODS):
         yield from _described(name, method_class(name))
@@ -108,8 +123,8 @@ def attacks() -> Iterator[str]:
 
     yield "# Attacks\n"
     yield (
-        "Look an attack up: what it asks, from which paper, and its settings, which are `--ATTACK.KEY VALUE`. How to read what "
-        "comes out is in [attacks](../attacks.md).\n"
+        "Look an attack up: what it asks, from which paper, and its settings, which are `--ATTACK.KEY "
+        "VALUE`. How to read what comes out is in [attacks](../attacks.md).\n"
     )
     for name, cls in known_attacks().items():
         if name in ATTACKS:
@@ -207,11 +222,14 @@ def tables() -> Iterator[str]:
     }
     yield "# Columns of tables\n"
     yield (
-        "Look up the columns of a table on disk. Which file lies where is in [files](../files.md). Tables are Parquet: open them "
-        "with pandas, Polars, DuckDB or `datasets`.\n"
+        "Look up the columns of a table on disk. Which file lies where is in [files](../files.md). Tables "
+        "are Parquet: open them with pandas, Polars, DuckDB or `datasets`.\n"
     )
     yield "## scores.parquet\n"
-    yield "One row an item and measure, the same for every command that measures. Label columns stand where they apply.\n"
+    yield (
+        "One row an item and measure, the same for every command that measures. "
+        "Label columns stand where they apply.\n"
+    )
     yield _table(("column", ""), [*((f"`{c}`", "always") for c in COLUMNS), *((f"`{c}`", "label") for c in LABELS)])
     for name, schema in columns.items():
         yield f"## {name}\n"
@@ -231,7 +249,9 @@ def _prose(text: str) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [" | ".join(" ".join(str(cell).split()).replace("|", "\\|") for cell in row) for row in rows]
-    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *(f"| {line} |" for line in lines), ""])
+    return "\n".join(
+        [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *(f"| {line} |" for line in lines), ""]
+    )
 
 
 def write() -> None:

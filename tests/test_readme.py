@@ -62,8 +62,8 @@ def run(line: str) -> None:
 
 
 def run_all(workplace: Path, name: str) -> None:
-    # `forget` takes what the reader has; tests/docs/test_forget_requests.py runs its section. The road's sweep is that
-    # of docs/scale.md.
+    # `forget` takes what the reader has; tests/docs/test_forget_requests.py runs its section. The road's sweep is
+    # that of docs/scale.md.
     elsewhere = ("lume", "medunlearn forget ", "medunlearn sweep ")
     lines = [line for line in Page.read(name).commands if line.startswith("medunlearn")]
     lines = [line for line in lines if not any(words in line for words in elsewhere)]

@@ -106,4 +106,4 @@ def test_numbers_of_the_page_are_those_of_the_code() -> None:
 
 def test_flags_of_the_page_exist() -> None:
     no_settings = {"all", "json", "language", "out", "plan", "public_key", "yes"}
-    assert {flag.partition(".")[0] for flag in PAGE.flags} - {*ForgetSettings.model_fields} == no_settings
+    assert {flag.partition(".")[0] for flag in PAGE.flags} - {*ForgetSettings.model_fields} <= no_settings

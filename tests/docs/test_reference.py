@@ -54,7 +54,9 @@ def test_the_script_says_what_it_takes(words: list[str], code: int, capsys: pyte
     assert "scripts/docs" in "".join(capsys.readouterr()) or code == 2
 
 
-def test_docs_without_their_extra_name_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_docs_without_their_extra_name_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = docs_script()
     monkeypatch.setitem(script, "find_spec", lambda name: None)
     assert script["main"]([]) == 2

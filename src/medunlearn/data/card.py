@@ -13,7 +13,6 @@ from medunlearn.data.records import Side
 from medunlearn.data.splits import Split
 from medunlearn.terminal import printable_line
 
-
 _HUB_LICENCES = frozenset({
     "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-nd-4.0",
     "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "gpl-3.0", "mit", "odbl", "pddl", "unknown",
