@@ -23,10 +23,11 @@ def print_verbs(group: tuple[str, ...], commands: Sequence[str]) -> None:
     names = [(name, (*group, name)) for name in commands]
     rows = [(name, verb.summary if (verb := verb_of(key)) else GROUPS[key]) for name, key in names]
     console.print(_panel("Commands", rows))
-    more = "`--help` after a command lists its flags."
+    more = ["`--help` after a command lists its flags."]
     if not group:
-        more += ' Completion: eval "$(_MEDUNLEARN_COMPLETE=bash_source medunlearn)"'
-    console.print(Padding(more, (0, 1)), markup=False, highlight=False)
+        more += ["Completion in the shell:", '  eval "$(_MEDUNLEARN_COMPLETE=bash_source medunlearn)"']
+    for line in more:
+        console.print(f" {line}", markup=False, highlight=False)
 
 
 def print_help(verb: Verb, usage: str, arguments: Mapping[str, str], flags: Mapping[str, Flag]) -> None:
