@@ -126,6 +126,9 @@ class IdentifierSettings(Settings):
     )
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap and of samples")
+    processes: int | None = Field(
+        None, ge=1, description="processes that search; none: one a core where there are responses enough"
+    )
 
 
 class AuditRelations(Settings):
