@@ -18,10 +18,10 @@ from dataclasses import field, fields, is_dataclass, make_dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.methods.hooks import is_retained
 from medunlearn.methods.protocol import Terms, View
-from medunlearn.registry import hints_of, resolve
+from medunlearn.registry import hints_of, names, resolve
 
 PARTS: Mapping[str, str] = {
     "nll": "medunlearn.methods.retain_terms:NLL",
@@ -40,6 +40,9 @@ SLOTS = {"retain": "retain term", "perturbation": "perturbation", "gradient_rule
 
 def part_class(name: str) -> type:
     """The class of a part. Raises UnknownNameError: names the nearest valid name."""
+    known = names("method_parts", dict(PARTS))
+    if name not in known:
+        raise UnknownNameError("part of a method", name, known)
     cls: type = resolve("method_parts", name, dict(PARTS))
     return cls
 
@@ -104,7 +107,7 @@ def composed(name: str, base: type) -> type:
         UnknownNameError: an unknown part.
         InputError: an edit, two parts for one slot, or a gradient rule for a method that has its own.
     """
-    names, classes = parts_of(name), [part_class(part) for part in parts_of(name)]
+    part_names, classes = parts_of(name), [part_class(part) for part in parts_of(name)]
     slots = [str(getattr(cls, "slot", "")) for cls in classes]
     if getattr(base, "kind", None) == "edit" or not is_dataclass(base):
         raise InputError(f"{name}: parts are added to methods that train, and {name.split('+')[0]} is none.")
@@ -118,7 +121,7 @@ def composed(name: str, base: type) -> type:
             f"{name}: {name.split('+')[0]} combines the gradients itself. Leave the gradient rule out."
         )
     own = []
-    for part, cls in zip(names, classes, strict=True):
+    for part, cls in zip(part_names, classes, strict=True):
         hints = hints_of(cls)
         own += [
             (f"{part}_{one.name}", hints.get(one.name, Any), field(default=one.default))
@@ -129,7 +132,7 @@ def composed(name: str, base: type) -> type:
     namespace = {
         "title": " + ".join(str(getattr(cls, "title", cls.__name__)) for cls in (base, *classes)),
         "base": base,
-        "part_names": names,
+        "part_names": part_names,
         # Read for what it needs of the model, since a class that was made has no source.
         "sources": (*base.__mro__[:-1], *(cls for cls in classes if getattr(cls, "slot", "") != "gradient_rule")),
         "__doc__": about,
