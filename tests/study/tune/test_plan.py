@@ -109,7 +109,7 @@ def test_the_plan_says_what_it_will_take(tune_values: Values, tmp_path: Path) ->
         ({"space": {"npo.bta": [0.1, 1]}}, ["'beta'"]),
         ({"space": {"npo.beta": [-1.0, 1]}}, ["space", "npo.beta must be above 0"]),
         ({"space": {"rmu.layer": [0, 1]}}, ["rmu is not among unlearn.methods"]),
-        ({"space": {"nposition.beta": [0, 1]}}, ["'npo'"]),
+        ({"space": {"npoo.beta": [0, 1]}}, ["'npo'"]),
         ({"space": {"warp": [0, 1]}}, ["space.warp: no method of this tuning"]),
         ({"space": {"ga.lr": None}}, ["ga is not among"]),
         ({"space": {"epochs": [0, 2]}}, ["at least one epoch"]),
