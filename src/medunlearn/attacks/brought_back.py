@@ -15,7 +15,7 @@ from medunlearn.attacks.attacked import Attacks, recorded_attacks
 from medunlearn.attacks.recovery.recovery_results import READINGS
 from medunlearn.errors import InputError
 from medunlearn.metrics import get_metric
-from medunlearn.reports.battery import COLUMNS, NAME, TITLE, battery_section, battery_table
+from medunlearn.reports.battery import COLUMNS, COSTS, NAME, TITLE, battery_section, battery_table
 from medunlearn.reports.blocks import Notice, Report, blocks
 from medunlearn.reports.content import AttackPart
 from medunlearn.reports.readings import rows_of
@@ -83,8 +83,12 @@ class BroughtBack:
 
     def view(self) -> ResultView:
         """The table for the terminal."""
-        shown = battery_table([*rows_of(self.table)], self.measure_titles)
-        return ResultView(tables=((TITLE, shown),) if shown else ())
+        tables = []
+        for title, is_cost in ((TITLE, False), (COSTS, True)):
+            rows = [row for row in rows_of(self.table) if (row["side"] == "retain") == is_cost]
+            if shown := battery_table(rows, self.measure_titles):
+                tables.append((title, shown))
+        return ResultView(tables=tables)
 
     @property
     def measure_titles(self) -> dict[str, str]:

@@ -82,7 +82,7 @@ class RecoveryFamily(AttackFamily):
         return read_strength(attacks, row, self.attack.before)
 
     def recovered(self, attacks: Attacks) -> pd.DataFrame:
-        from medunlearn.attacks.recovery.worst_state import recovered_rows
+        from medunlearn.attacks.recovery.recovered_rows import recovered_rows
 
         return recovered_rows(self.attack, attacks)
 
