@@ -11,6 +11,7 @@ from medunlearn.attacks import ATTACKS, families
 SOURCE = Path(medunlearn.__file__).parent
 NAMES = {*ATTACKS, *families()}
 WORDS = {
+    "extraction_strength": "the measure that the attack of this name asks",
     "loss": "of training, in tables and figures of runs",
     "reference": "an answer that a response is compared with, and the retrained model",
 }

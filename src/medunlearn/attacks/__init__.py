@@ -28,7 +28,7 @@ ATTACKS: dict[str, str] = {
     "relearning_lora": "medunlearn.attacks.recovery.relearning_lora_attack:RelearningLora",
     "quantization": "medunlearn.attacks.recovery.quantization_attack:Quantization",
     "sampling": "medunlearn.attacks.recovery.sampling_attack:RepeatedSampling",
-    "prompts": "medunlearn.attacks.recovery.prompts_attack:PromptTransforms",
+    "prompt_transforms": "medunlearn.attacks.recovery.prompt_transforms_attack:PromptTransforms",
     "extraction_strength": "medunlearn.attacks.recovery.extraction_strength_attack:ExtractionStrength",
     "verbatim": "medunlearn.attacks.recovery.verbatim_attack:Verbatim",
     "collateral": "medunlearn.attacks.recovery.collateral_attack:Collateral",

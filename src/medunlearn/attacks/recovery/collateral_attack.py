@@ -42,6 +42,7 @@ class Collateral(RecoveryAttack):
     source: ClassVar[str] = "Thaker et al. 2024 (arXiv 2410.02879); the groups are ours"
     question: ClassVar[str] = "whether patients who were to be kept lost their answers"
     side: ClassVar[Side] = "retain"
+    measures_before: ClassVar[bool] = False
     sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {"subjects": 20, "facts": 2}}
     variant_words: ClassVar[str] = "on"
     scored_by: ClassVar[tuple[str, ...]] = ("rouge_l", "em", "ranked_first", "answer_probability")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from medunlearn.attacks.attack_protocol import Touch
+from medunlearn.attacks.attack_protocol import AskingWay, Touch
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
-from medunlearn.attacks.recovery.recovery_interface import VariantScores
+from medunlearn.attacks.recovery.recovery_interface import VariantScores, rows_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
 
@@ -44,6 +46,11 @@ class ExtractionStrength(RecoveryAttack):
 
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
         yield VariantScores(self.name, model.measure(model.questions, self.name, self.before))
+
+    @classmethod
+    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        way = AskingWay(cls.name, f"{cls.title} of the answers", "the same prompts", "share of the answer's end")
+        yield way, rows_of(scores, cls.name, cls.before)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)

@@ -41,10 +41,10 @@ class RecoveryFamily(AttackFamily):
     group = GROUP
     brings_back = True
     alike = True
-    verifies = True
 
     def __init__(self, attack: type[RecoveryInterface]) -> None:
         self.attack, self.has_baseline = attack, attack.measures_before
+        self.verifies = attack.side == "forget"
         self.name = getattr(attack, "name", "")
         self.summary_file, self.subjects_file = f"{self.name}_summary.parquet", f"{self.name}_subjects.parquet"
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from medunlearn.attacks.attack_protocol import AskingWay, Attack
+from medunlearn.data.records import Side
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
-    from medunlearn.data.records import Side
 
 GROUP = "recovery"
 """Key of the numbers of all recovery attacks in JSON."""
@@ -93,8 +93,8 @@ class RecoveryInterface(Attack):
         Args:
             strengths: labels of the states that were measured, from the weakest to the strongest.
         """
-        measure = cls.headline[0]
-        if strengths and measure in cls.measures:
+        measure = next((name for name in cls.headline if name in cls.measures), None)
+        if strengths and measure is not None:
             from medunlearn.attacks.recovery.worst_states import WORST, worst_of
 
             title = cls.measures[measure][0]

@@ -106,7 +106,8 @@ class Verbatim(RecoveryAttack):
         """Documents of the chosen subjects on both sides."""
         benchmark = model.benchmark
         sides = benchmark.sides(benchmark.split(model.settings.split))
-        trained = [record for record in benchmark.records if record.fold == "train"]
+        folds = ("train", "holdout") if self.unseen else ("train",)
+        trained = [record for record in benchmark.records if record.fold in folds]
         chosen = set[str]()
         for side in ("forget", "retain"):
             subjects = {benchmark.subject(one.record_id) for one in trained if sides[one.record_id] == side}

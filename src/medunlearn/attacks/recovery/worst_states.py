@@ -21,7 +21,7 @@ def worst_of(
 ) -> pd.DataFrame:
     """The score table of one measure, before the attack and in each question's worst state: its largest value.
 
-    A question without a value in one of the states has none.
+    A question without a value in one of the states in which it was asked has none.
 
     Args:
         side: ``forget`` or ``retain``; None: both.
@@ -29,7 +29,7 @@ def worst_of(
     own = scores[(scores["measure"] == measure) & ((scores["side"] == side) | (side is None))]
     within = own[own["strength"].isin([*states])]
     values = within.groupby("item", sort=False)["value"]
-    complete = values.count() == len(states)
+    complete = values.count() == values.size()
     first = within.drop_duplicates("item").drop(columns=["value", "reason"])
     worst = first.assign(
         value=first["item"].map(values.max().where(complete)).astype("Float64"), strength=WORST, reason=None

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 CHAT = "chat"
 NO_CHAT = "the tokenizer has no chat template"
-NOTHING_LEFT = "the prompt states every fact of the answer"
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class PromptTransforms(RecoveryAttack):
 
     By rule: other words, a gap in the true answer, JSON, the true beginning of the answer, retained patients'
     questions with their answers in front, other languages, several turns, role play, and the model's chat template.
-    A rule that cannot be applied to a question leaves that question out of its state. Facts that the prompt states
-    never count as leaked.
+    A rule that cannot be applied to a question, or that states all of its facts, leaves it out of that state. Facts
+    that the prompt states never count as leaked.
 
     Source: Patil et al. 2024 (arXiv 2309.17410) for attacks by rephrasing; Łucki et al. 2024 (arXiv 2409.18025).
 
@@ -45,7 +44,7 @@ class PromptTransforms(RecoveryAttack):
         wordings: wordings of your own with the placeholder ``{question}``, such as paraphrases by a language model.
     """
 
-    name: ClassVar[str] = "prompts"
+    name: ClassVar[str] = "prompt_transforms"
     title: ClassVar[str] = "Prompt transforms"
     source: ClassVar[str] = "Patil et al. 2024 (arXiv 2309.17410); Łucki et al. 2024 (arXiv 2409.18025)"
     question: ClassVar[str] = "whether another form of the question brings back what its own form does not"
@@ -80,9 +79,9 @@ class PromptTransforms(RecoveryAttack):
     def __post_init__(self) -> None:
         for name in self.rules:
             if name not in (*RULES, CHAT, "all"):
-                raise InputError(f"prompts.rules: {unknown_name('rule', name, [*RULES, CHAT, 'all'])}")
+                raise InputError(f"prompt_transforms.rules: {unknown_name('rule', name, [*RULES, CHAT, 'all'])}")
         if wrong := [form for form in self.wordings if "{question}" not in form]:
-            raise InputError(f"prompts.wordings: {wrong[0]!r} lacks the placeholder {{question}}.")
+            raise InputError(f"prompt_transforms.wordings: {wrong[0]!r} lacks the placeholder {{question}}.")
 
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
         import pandas as pd
@@ -146,11 +145,11 @@ class PromptTransforms(RecoveryAttack):
         for question, prompt in zip(questions, prompts, strict=True):
             text = responses[question.question_id].response
             value = share_of_facts(model.benchmark, question, prompt.question, text)
-            rows.append({"item": question.question_id, "value": value})
+            # A form that states every fact of an answer asks for nothing.
+            rows += [{"item": question.question_id, "value": value}] if value is not None else []
         labels = question_labels(model.benchmark, model.benchmark.split(model.settings.split), questions)
-        table = pd.DataFrame(rows).astype({"value": "Float64"})
-        table["reason"] = table["value"].isna().map({True: NOTHING_LEFT, False: None})
-        table = table.assign(measure="facts_leaked", attack=self.name, strength=state)
+        table = pd.DataFrame(rows, columns=["item", "value"])
+        table = table.assign(reason=None, measure="facts_leaked", attack=self.name, strength=state)
         return score_table(table.merge(labels, on="item", how="left", validate="one_to_one"))
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
