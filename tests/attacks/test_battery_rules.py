@@ -33,7 +33,7 @@ RECORD = Record(
     {"patient": "p"},
     (
         Identifier("name", "Ana Silva"),
-        Identifier("admission", "2021-03-04"),
+        Identifier("visit", "2021-03-04"),
         Identifier("record_number", "4711-88"),
     ),
 )
@@ -94,7 +94,7 @@ def test_a_model_that_only_refuses_is_not_read_as_one_that_forgot() -> None:
     assert rows["refuses"]["reading"] == BELOW
     assert rows["right"]["reading"] == NOT_TOLD_APART
     assert rows["target"]["difference_low"] > 0
-    assert rows["retrained"]["against"] is None
+    assert pd.isna(rows["retrained"]["against"])
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -34,7 +34,7 @@ from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
-from medunlearn.results.runs import Recording, Run, is_complete, make_latest
+from medunlearn.results.runs import Recording, Run, RunRecord, is_complete, make_latest
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 
@@ -298,7 +298,7 @@ def _stored_results(recording: Recording) -> dict[str, Any]:
     if recording.done:
         return dict(Run.open(recording.folder).info.results)
     with suppress(InputError):
-        there = Run.open(recording.folder).info
+        there = RunRecord.read(recording.folder)
         if there.key == recording.key and there.results:
             return dict(there.results)
     return {}

@@ -12,7 +12,7 @@ import pandas as pd
 from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_protocol import Attack
 from medunlearn.attacks.attacked import Attacks, recorded_attacks
-from medunlearn.attacks.recovery.recovery_results import READINGS
+from medunlearn.attacks.recovery.recovery_results import BELOW, DAMAGED, NOT_TOLD_APART, READINGS
 from medunlearn.errors import InputError
 from medunlearn.metrics import get_metric
 from medunlearn.reports.battery import COLUMNS, COSTS, NAME, TITLE, battery_section, battery_table
@@ -57,7 +57,7 @@ class BroughtBack:
         tables = [own.family.recovered(own) for own in results]
         tables.append(pd.DataFrame([row for one in failures for row in one.rows(by_family)]))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
-        return cls(table.reindex(columns=list(COLUMNS)), attacks)
+        return cls(_beside_damage(table).reindex(columns=list(COLUMNS)), attacks)
 
     def part(self) -> AttackPart:
         """The section and its numbers, for a report; no section without numbers or failures."""
@@ -109,6 +109,18 @@ class BroughtBack:
     def _attack(self, label: str) -> type[Attack] | None:
         names = (name for name in self.attacks if f"{label}.".startswith(f"{name}."))
         return self.attacks.get(next(names, ""))
+
+
+def _beside_damage(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows, in which a model that lost answers about retained patients is not read as one that forgot.
+
+    Lost: the whole interval of a difference from the retrained model is below 0.
+    """
+    if not {"side", "difference_high"} <= {*table.columns}:
+        return table
+    lost = (table["side"] == "retain") & (pd.to_numeric(table["difference_high"]) < 0).fillna(False)
+    is_damaged = table["model"].isin(table.loc[lost, "model"]) & table["reading"].isin((NOT_TOLD_APART, BELOW))
+    return table.assign(reading=table["reading"].mask(is_damaged, DAMAGED))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from medunlearn.attacks.attack_run import attack
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.brought_back import BroughtBack
-from medunlearn.attacks.recovery.recovery_results import NO_POWER, NOT_TOLD_APART, STILL_THERE
+from medunlearn.attacks.recovery.recovery_results import DAMAGED, NO_POWER, NOT_TOLD_APART, STILL_THERE
 from medunlearn.attacks.workbench import Workbench
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
@@ -89,8 +89,8 @@ def test_controls(attacked: Attacks) -> None:
     assert (perfect["difference_low"] <= 0).all()
     assert (perfect["difference_high"] >= 0).all()
     assert set(perfect["reading"]) <= {NOT_TOLD_APART, NO_POWER}
-    # A damaged model is never praised: it is read as nothing.
-    assert rows(attacked, "damaged")["reading"].isna().all()
+    # A model whose answers about everybody are gone is not read as one that forgot.
+    assert set(rows(attacked, "damaged")["reading"]) == {DAMAGED}
 
 
 def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.facts import facts_of, says
+from medunlearn.data.facts import facts_of, is_date, says
 from medunlearn.data.records import Identifier, Question, Record
+
+DATE = "date"
+"""Kind of a day, whatever it is the day of."""
 
 
 def says_identifier(identifier: Identifier, record_id: str, text: str) -> bool:
     """True if a text names an identifier in any form that the matcher knows: another notation, case, date order."""
-    own = KnownIdentifiers([Record(record_id, identifier.value, {}, (identifier,))])
+    known = Identifier(DATE, identifier.value) if is_date(identifier.value) else identifier
+    own = KnownIdentifiers([Record(record_id, identifier.value, {}, (known,))])
     return bool(own.find(text)) or says(text, identifier.value)
 
 
@@ -50,7 +54,7 @@ def share_of_facts(benchmark: Benchmark, question: Question, prompt: str, respon
     by_value = {identifier.value: identifier for identifier in record.identifiers}
 
     def is_said(value: str, text: str) -> bool:
-        identifier = by_value.get(value)
+        identifier = by_value.get(value) or (Identifier(DATE, value) if is_date(value) else None)
         return says(text, value) if identifier is None else says_identifier(identifier, record.record_id, text)
 
     values = [fact.of(question.answer) for fact in facts_of(question, record.identifiers)]
