@@ -68,8 +68,9 @@ class Collateral(RecoveryAttack):
         own = scores.drop_duplicates("item").drop(columns=["measure", "value", "reason"])
         texts = own["item"].map({name: response.response for name, response in responses.items()})
         for measure, values in (("refused", texts.map(is_refusal)), ("empty", texts.str.strip() == "")):
-            rows = own.assign(measure=measure, value=values.astype("float").astype("Float64"), reason=None)
-            scores = pd.concat([scores, rows.astype({"reason": "string"})], ignore_index=True)
+            rows = own.assign(measure=measure, value=values.astype("float").astype("Float64"))
+            rows["reason"] = pd.array([None] * len(rows), dtype=scores["reason"].dtype)
+            scores = pd.concat([scores, rows[scores.columns]], ignore_index=True)
         groups = self._groups(model, scores)
         for group in GROUPS:
             part, label = scores[groups == group], f"{self.name}.{group}"
