@@ -69,7 +69,7 @@ class Collateral(RecoveryAttack):
         texts = own["item"].map({name: response.response for name, response in responses.items()})
         for measure, values in (("refused", texts.map(is_refusal)), ("empty", texts.str.strip() == "")):
             rows = own.assign(measure=measure, value=values.astype("float").astype("Float64"))
-            rows["reason"] = pd.array([None] * len(rows), dtype=scores["reason"].dtype)
+            rows["reason"] = pd.Series([None] * len(rows), index=rows.index, dtype="string")
             scores = pd.concat([scores, rows[scores.columns]], ignore_index=True)
         groups = self._groups(model, scores)
         for group in GROUPS:
