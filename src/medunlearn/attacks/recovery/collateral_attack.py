@@ -85,7 +85,7 @@ class Collateral(RecoveryAttack):
         forgotten = {benchmark.subject(name) for name, side in sides.items() if side == "forget"}
         near = dict.fromkeys(neighbours_of(benchmark, forgotten), GROUPS[1])
         near |= dict.fromkeys(relatives_of(benchmark, forgotten), GROUPS[0])
-        return scores["subject"].map(near).fillna(GROUPS[2])
+        return scores["subject"].map(lambda subject: near.get(subject, GROUPS[2]))
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)
