@@ -13,7 +13,7 @@ from medunlearn.attacks.recovery.known_values import share_of_facts, share_of_id
 from medunlearn.attacks.recovery.prompt_rules import RULES, own_rule
 from medunlearn.attacks.recovery.prompt_transforms_attack import PromptTransforms
 from medunlearn.attacks.recovery.recovered_rows import recovered_rows
-from medunlearn.attacks.recovery.recovery_results import BELOW, NOT_TOLD_APART
+from medunlearn.attacks.recovery.recovery_results import BELOW, NOT_TOLD_APART, summarize_strengths
 from medunlearn.attacks.recovery.relearning_data import relearning_data
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
 from medunlearn.data.benchmark import Benchmark
@@ -63,6 +63,12 @@ def test_the_worst_state_of_each_question() -> None:
         table({"none": [0.0, 0.0], "a": [0.2, 0.9], "b": [0.4]}), "extraction_strength", ["a", "b"], "none"
     )
     assert fewer.set_index(["item", "strength"]).loc[("q1", WORST), "value"] == 0.9
+
+
+def test_an_attack_that_never_asks_the_model_as_it_is() -> None:
+    summary = summarize_strengths(table({"8": [0.5] * 6}), "none", replicates=20, seed=0)
+    assert summary["value"].tolist() == [0.5, 0.5]
+    assert summary["change"].isna().all()
 
 
 def rows_of(**models: list[float]) -> dict[str, Any]:

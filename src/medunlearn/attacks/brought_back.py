@@ -57,12 +57,13 @@ class BroughtBack:
         tables = [own.family.recovered(own) for own in results]
         tables.append(pd.DataFrame([row for one in failures for row in one.rows(by_family)]))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
-        return cls(_beside_damage(table).reindex(columns=list(COLUMNS)), attacks)
+        table = _beside_damage(table).reindex(columns=list(COLUMNS))
+        return cls(table.astype({"states": "Int64", "n_subjects": "Int64"}), attacks)
 
     def part(self) -> AttackPart:
         """The section and its numbers, for a report; no section without numbers or failures."""
-        titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
-        alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
+        shown_attacks = filter(None, (self._attack(row["attack"]) for row in rows_of(self.table)))
+        alone = {attack.title: attack.alone for attack in shown_attacks}
         shown = battery_section(self.table, READINGS, self.measure_titles, alone)
         return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
 

@@ -44,8 +44,8 @@ ABOUT = (
     "questions.",
 )
 WITHOUT_RETRAINED = (
-    "No retrained model was attacked, so no number here says that something came back. Each attack says what its "
-    "number then means."
+    "No retrained model that works was attacked, so no number here says that something came back. Each attack says "
+    "what its number then means."
 )
 Row = Mapping[str, Any]
 
@@ -68,7 +68,9 @@ def battery_section(
     readings = {_text(row["reading"]) for row in rows}
     bullets = [f"{word.capitalize()}: {why}." for word, why in words.items() if word in readings]
     if not has_reference:
-        bullets += [f"{title}: {why}." for title, why in alone.items()]
+        for why in dict.fromkeys(alone.values()):
+            titles = ", ".join(title for title, own in alone.items() if own == why)
+            bullets.append(f"{titles}: {why}.")
     costs = battery_table([row for row in rows if row["side"] == "retain"], measures, COSTS)
     return section(
         TITLE,

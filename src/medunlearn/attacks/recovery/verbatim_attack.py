@@ -53,7 +53,7 @@ class Verbatim(RecoveryAttack):
         "quick": {"subjects": 10, "prefixes": (16,)},
     }
     variant_words: ClassVar[str] = "of"
-    headline: ClassVar[tuple[str, ...]] = ("run_30", "identifier_recall", "longest_run")
+    headline: ClassVar[tuple[str, ...]] = ("run_30", "identifier_recall")
     measures: ClassVar[Mapping[str, tuple[str, str]]] = {
         "identifier_recall": (
             "Identifier recall",
