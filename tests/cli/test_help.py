@@ -271,8 +271,8 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
 
 def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
     rows = listed(medunlearn, "attacks")
-    recovery = ("relearning", "relearning_lora", "quantization", "sampling", "prompt_transforms", "extraction_strength")
-    recovery += ("verbatim", "collateral")
+    recovery = ("relearning", "relearning_lora", "quantization", "sampling")
+    recovery += ("prompt_transforms", "extraction_strength", "verbatim", "collateral")
     assert set(rows) == {
         *("loss", "zlib", "min_k", "min_k.muse", "min_k_pp", "reference", "gradient_norm", "cumulative"),
         *recovery,
