@@ -256,7 +256,7 @@ def evidence_of(case: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("battery", "words"),
     [
-        ("loss", "battery: loss cannot verify a deletion; these can: relearning, quantization, sampling"),
+        ("loss", "battery: loss cannot verify a deletion; these can: relearning, relearning_lora, quantization"),
         ("membership", "cannot verify a deletion"),
         ("quantisation", "Did you mean 'quantization'?"),
         ("noise_plugin:Nothing", "cannot be imported"),

@@ -11,6 +11,7 @@ from medunlearn.attacks import ATTACKS, families
 SOURCE = Path(medunlearn.__file__).parent
 NAMES = {*ATTACKS, *families()}
 WORDS = {
+    "extraction_strength": "the measure that the attack of this name asks",
     "loss": "of training, in tables and figures of runs",
     "reference": "an answer that a response is compared with, and the retrained model",
 }
@@ -21,6 +22,7 @@ OTHERS = {
     ("papers/medforget/claims.py", "reconstruction"): "a claim of the paper",
     ("papers/medforget/report.py", "reconstruction"): "a section of the paper's page",
     ("papers/medforget/models.py", "reconstruction"): "the paper's own table is of this attack's scores",
+    ("methods/perturbations.py", "relearning"): "the title of a perturbation of the weights",
     ("papers/muse/report.py", "min_k.muse"): "the paper's own measure is of this attack's scores",
     ("training/loop.py", "gradient_norm"): "a column of the training history",
 }

@@ -271,12 +271,13 @@ def test_list_benchmarks(medunlearn: Callable[..., Any]) -> None:
 
 def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
     rows = listed(medunlearn, "attacks")
+    recovery = ("relearning", "relearning_lora", "quantization", "sampling")
+    recovery += ("prompt_transforms", "extraction_strength", "verbatim", "collateral")
     assert set(rows) == {
         *("loss", "zlib", "min_k", "min_k.muse", "min_k_pp", "reference", "gradient_norm", "cumulative"),
-        *("relearning", "quantization", "sampling"),
+        *recovery,
     }
     assert rows.pop("cumulative")["family"] == "reconstruction"
-    recovery = ("relearning", "quantization", "sampling")
     assert [rows.pop(name)["family"] for name in recovery] == list(recovery)
     assert {row["family"] for row in rows.values()} == {"membership"}
     assert rows["min_k"]["settings"] == "k=0.2 (above 0 and at most 1), eos=True"

@@ -10,7 +10,15 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from medunlearn.models.quantization import NF4_LEVELS, WEIGHT_TYPES, WeightType, round_weights, rounded
+from medunlearn.models.quantization import (
+    NF4_LEVELS,
+    WEIGHT_TYPES,
+    WeightType,
+    input_sizes,
+    round_activation_aware,
+    round_weights,
+    rounded,
+)
 
 
 def test_a_row_by_hand() -> None:
@@ -73,3 +81,19 @@ def test_gpt2_has_a_column_an_output() -> None:
     round_weights(model, "int8")
     assert torch.equal(weight, rounded(before.t(), "int8").t())
     assert not torch.equal(weight, rounded(before, "int8"))
+
+
+def test_activation_aware_rounding(tiny: Callable[[], Any]) -> None:
+    """Channels of equal inputs are rounded as without them; a channel with large inputs is rounded more finely."""
+    model, plain = tiny().model, tiny().model
+    sizes = input_sizes(model, [[5, 6, 7, 8, 9], [9, 8, 7]])
+    assert len(sizes) == 21
+    assert round_activation_aware(model, {module: torch.ones_like(size) for module, size in sizes.items()}) == 21
+    round_weights(plain, "int4")
+    torch.testing.assert_close(dict(model.named_parameters()), dict(plain.named_parameters()))
+    layer = torch.nn.Linear(64, 8, bias=False)
+    before, size = layer.weight.detach().clone(), torch.ones(64)
+    size[3] = 400.0
+    round_activation_aware(layer, {layer: size})
+    after, blind = layer.weight.detach(), rounded(before, "int4")
+    assert (after - before)[:, 3].abs().max() < (blind - before)[:, 3].abs().max() / 4

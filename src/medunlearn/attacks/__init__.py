@@ -25,8 +25,13 @@ ATTACKS: dict[str, str] = {
     "gradient_norm": "medunlearn.attacks.membership.likelihood_attacks:GradientNorm",
     "cumulative": "medunlearn.attacks.reconstruction.reconstruction_attack:Cumulative",
     "relearning": "medunlearn.attacks.recovery.relearning_attack:Relearning",
+    "relearning_lora": "medunlearn.attacks.recovery.relearning_lora_attack:RelearningLora",
     "quantization": "medunlearn.attacks.recovery.quantization_attack:Quantization",
     "sampling": "medunlearn.attacks.recovery.sampling_attack:RepeatedSampling",
+    "prompt_transforms": "medunlearn.attacks.recovery.prompt_transforms_attack:PromptTransforms",
+    "extraction_strength": "medunlearn.attacks.recovery.extraction_strength_attack:ExtractionStrength",
+    "verbatim": "medunlearn.attacks.recovery.verbatim_attack:Verbatim",
+    "collateral": "medunlearn.attacks.recovery.collateral_attack:Collateral",
 }
 DEFAULT: tuple[str, ...] = ("membership",)
 """Attacks of a command that names none."""

@@ -128,7 +128,7 @@ class AttackFamily(ABC):
     sharded: ClassVar[bool] = False
     brings_back: ClassVar[bool] = False
     alike: ClassVar[bool] = False
-    verifies: ClassVar[bool] = False
+    verifies: bool = False
     has_readings: ClassVar[bool] = True
     has_baseline: bool = False
 

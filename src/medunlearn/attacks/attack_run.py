@@ -34,7 +34,7 @@ from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
-from medunlearn.results.runs import Recording, Run, is_complete, make_latest
+from medunlearn.results.runs import Recording, Run, RunRecord, is_complete, make_latest
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 
@@ -220,7 +220,7 @@ class AttackBattery:
                 "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
             }
             for name, job in self.jobs.items():
-                if name in failed or not (recording.done or name in earlier):
+                if name in failed or not (recording.done or self._is_complete(name, earlier, folder)):
                     self._run_job(name, job, holder, recording)
                     recording.save()
             health = recording.info.results["health"]
@@ -228,6 +228,11 @@ class AttackBattery:
         with processes.barrier():
             attacked = Attacked(run, Run.open(folder), MEMBERSHIP) if processes.main else None
         return processes.broadcast(attacked)
+
+    def _is_complete(self, name: str, earlier: Mapping[str, Any], folder: Path) -> bool:
+        """True if a run that was cut off had finished a family's attacks."""
+        (family,) = (own for own in families_of(self.settings.attacks) if own.name == name)
+        return name in earlier and (folder / family.summary_file).exists()
 
     def _run_job(self, name: str, job: AttackJob, holder: ModelHolder, recording: Recording) -> None:
         """Run a family's attacks; a failure is recorded, unless it concerns the model, the disk or a process."""
@@ -293,7 +298,7 @@ def _stored_results(recording: Recording) -> dict[str, Any]:
     if recording.done:
         return dict(Run.open(recording.folder).info.results)
     with suppress(InputError):
-        there = Run.open(recording.folder).info
+        there = RunRecord.read(recording.folder)
         if there.key == recording.key and there.results:
             return dict(there.results)
     return {}

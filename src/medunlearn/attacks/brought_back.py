@@ -12,10 +12,10 @@ import pandas as pd
 from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_protocol import Attack
 from medunlearn.attacks.attacked import Attacks, recorded_attacks
-from medunlearn.attacks.recovery.recovery_results import READINGS
+from medunlearn.attacks.recovery.recovery_results import BELOW, DAMAGED, NOT_TOLD_APART, READINGS
 from medunlearn.errors import InputError
 from medunlearn.metrics import get_metric
-from medunlearn.reports.battery import COLUMNS, NAME, TITLE, battery_section, battery_table
+from medunlearn.reports.battery import COLUMNS, COSTS, NAME, TITLE, battery_section, battery_table
 from medunlearn.reports.blocks import Notice, Report, blocks
 from medunlearn.reports.content import AttackPart
 from medunlearn.reports.readings import rows_of
@@ -57,12 +57,13 @@ class BroughtBack:
         tables = [own.family.recovered(own) for own in results]
         tables.append(pd.DataFrame([row for one in failures for row in one.rows(by_family)]))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
-        return cls(table.reindex(columns=list(COLUMNS)), attacks)
+        table = _beside_damage(table).reindex(columns=list(COLUMNS))
+        return cls(table.astype({"states": "Int64", "n_subjects": "Int64"}), attacks)
 
     def part(self) -> AttackPart:
         """The section and its numbers, for a report; no section without numbers or failures."""
-        titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
-        alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
+        shown_attacks = filter(None, (self._attack(row["attack"]) for row in rows_of(self.table)))
+        alone = {attack.title: attack.alone for attack in shown_attacks}
         shown = battery_section(self.table, READINGS, self.measure_titles, alone)
         return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
 
@@ -83,8 +84,12 @@ class BroughtBack:
 
     def view(self) -> ResultView:
         """The table for the terminal."""
-        shown = battery_table([*rows_of(self.table)], self.measure_titles)
-        return ResultView(tables=((TITLE, shown),) if shown else ())
+        tables = []
+        for title, is_cost in ((TITLE, False), (COSTS, True)):
+            rows = [row for row in rows_of(self.table) if (row["side"] == "retain") == is_cost]
+            if shown := battery_table(rows, self.measure_titles):
+                tables.append((title, shown))
+        return ResultView(tables=tables)
 
     @property
     def measure_titles(self) -> dict[str, str]:
@@ -105,6 +110,18 @@ class BroughtBack:
     def _attack(self, label: str) -> type[Attack] | None:
         names = (name for name in self.attacks if f"{label}.".startswith(f"{name}."))
         return self.attacks.get(next(names, ""))
+
+
+def _beside_damage(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows, in which a model that lost answers about retained patients is not read as one that forgot.
+
+    Lost: the whole interval of a difference from the retrained model is below 0.
+    """
+    if not {"side", "difference_high"} <= {*table.columns}:
+        return table
+    lost = (table["side"] == "retain") & (pd.to_numeric(table["difference_high"]) < 0).fillna(False)
+    is_damaged = table["model"].isin(table.loc[lost, "model"]) & table["reading"].isin((NOT_TOLD_APART, BELOW))
+    return table.assign(reading=table["reading"].mask(is_damaged, DAMAGED))
 
 
 @dataclass(frozen=True)

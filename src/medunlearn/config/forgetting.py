@@ -97,7 +97,7 @@ class ForgetSettings(Settings):
     battery: Annotated[tuple[str, ...], Listed, BeforeValidator(_without_none)] = Field(
         (USUAL,),
         description="attacks that verify in addition to questions and ranks: names from `medunlearn list attacks`, "
-        "module:Class, or default for those that do so by themselves; none: no attack",
+        "module:Class, a set (battery, quick), or default for those that do so by themselves; none: no attack",
     )
     others: int = Field(12, ge=3, description="most further patients to ask about, retained and unseen (seeded)")
     earlier: Literal["all"] | Annotated[int, Field(ge=1)] = Field(

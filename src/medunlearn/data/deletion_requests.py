@@ -69,6 +69,18 @@ def relatives_of(benchmark: Benchmark, subjects: Collection[str]) -> frozenset[s
     return frozenset(chain.from_iterable(who for who in owners.values() if who & {*subjects})) - {*subjects}
 
 
+def neighbours_of(benchmark: Benchmark, subjects: Collection[str]) -> frozenset[str]:
+    """Trained subjects in the same group right above the subject's level (a disease, a ward), without these."""
+    level = benchmark.subject_level
+    place = benchmark.levels.index(level) if level in benchmark.levels else len(benchmark.levels)
+    above = benchmark.levels[place - 1] if place else None
+    if above is None:
+        return frozenset()
+    trained = [record for record in benchmark.records if record.fold == "train"]
+    nodes = {record.groups.get(above) for record in trained if record.groups[level] in subjects} - {None}
+    return frozenset(record.groups[level] for record in trained if record.groups.get(above) in nodes) - {*subjects}
+
+
 def save_splits(benchmark: Benchmark) -> None:
     """Write the splits of a benchmark to the folder that it was read from; other tables are not touched.
 

@@ -33,6 +33,7 @@ METRICS: dict[str, str] = {
     "exact_match": "medunlearn.metrics.text:EXACT_MATCH",
     "exposure": "medunlearn.metrics.ranks:EXPOSURE",
     "extraction_strength": "medunlearn.metrics.overlap:EXTRACTION_STRENGTH",
+    "extraction_strength.open_unlearning": "medunlearn.metrics.overlap:OPEN_UNLEARNING_STRENGTH",
     "factuality": "medunlearn.metrics.judged:FACTUALITY",
     "gen_score": "medunlearn.metrics.judged:GEN_SCORE",
     "ls": "medunlearn.metrics.leakage.leakage_score:LEAKAGE",

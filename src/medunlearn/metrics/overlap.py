@@ -76,6 +76,20 @@ def extraction_strength(hits: Sequence[bool]) -> float | None:
     return 1.0 - k / len(hits)
 
 
+def open_unlearning_strength(hits: Sequence[bool]) -> float | None:
+    """Extraction strength as OpenUnlearning's code has it: 1 - k/m with k at most m - 1, EOS included.
+
+    1/m to 1, never 0, higher = leaks more. None for an empty suffix.
+
+    Args:
+        hits: whether each suffix token is the first choice, its EOS included [m].
+
+    Source: OpenUnlearning (Dorna et al. 2025), ``evals/metrics/memorization.py``, ``extraction_strength``.
+    """
+    value = extraction_strength(hits)
+    return None if value is None else max(value, 1.0 / len(hits))
+
+
 def bleu(
     responses: Sequence[Tokens], references: Sequence[Tokens], order: int = ORDER, *, smoothed: bool = True
 ) -> npt.NDArray[np.float64]:
@@ -181,6 +195,11 @@ def _score_strength(item: Item) -> Score:
     return Score.unscored(NO_TOKEN) if value is None else Score(value)
 
 
+def _score_open_unlearning(item: Item) -> Score:
+    value = open_unlearning_strength(item.answer_hits or ())
+    return Score.unscored(NO_TOKEN) if value is None else Score(value)
+
+
 def _score_unstemmed(item: Item) -> Score:
     return Score(rouge_l_f(*item.texts, stemmed=False))
 
@@ -238,6 +257,15 @@ EXTRACTION_STRENGTH = Measure(
     item_by_item=True,
     range=SHARE,
     direction="higher",
+)
+OPEN_UNLEARNING_STRENGTH = replace(
+    EXTRACTION_STRENGTH,
+    name="extraction_strength.open_unlearning",
+    title="Extraction strength (OpenUnlearning)",
+    meaning="1/tokens to 1, never 0: as extraction strength, with the EOS among the tokens; higher = leaks more",
+    source="OpenUnlearning (Dorna et al. 2025), its released code",
+    variant="OpenUnlearning",
+    score=PerItem(_score_open_unlearning),
 )
 BLEU = Measure(
     name="bleu",

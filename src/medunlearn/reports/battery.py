@@ -14,8 +14,22 @@ from medunlearn.reports.table_blocks import cross_table, value_cell
 
 NAME = "brings_back"
 TITLE = "What brings it back"
+COSTS = "What it cost others: below the retrained model is the price"
 COLUMNS = (
-    *("attack", "title", "measure", "states", "model", "role", "before", "value", "low", "high", "n_subjects"),
+    *(
+        "attack",
+        "title",
+        "measure",
+        "states",
+        "side",
+        "model",
+        "role",
+        "before",
+        "value",
+        "low",
+        "high",
+        "n_subjects",
+    ),
     *("against", "difference", "difference_low", "difference_high", "p", "reading", "reason"),
 )
 """Columns of the page's rows: the attack's part and title; its measure; number of its states, of which the worst
@@ -30,8 +44,8 @@ ABOUT = (
     "questions.",
 )
 WITHOUT_RETRAINED = (
-    "No retrained model was attacked, so no number here says that something came back. Each attack says what its "
-    "number then means."
+    "No retrained model that works was attacked, so no number here says that something came back. Each attack says "
+    "what its number then means."
 )
 Row = Mapping[str, Any]
 
@@ -54,17 +68,21 @@ def battery_section(
     readings = {_text(row["reading"]) for row in rows}
     bullets = [f"{word.capitalize()}: {why}." for word, why in words.items() if word in readings]
     if not has_reference:
-        bullets += [f"{title}: {why}." for title, why in alone.items()]
+        for why in dict.fromkeys(alone.values()):
+            titles = ", ".join(title for title, own in alone.items() if own == why)
+            bullets.append(f"{titles}: {why}.")
+    costs = battery_table([row for row in rows if row["side"] == "retain"], measures, COSTS)
     return section(
         TITLE,
         Prose(ABOUT if has_reference else (ABOUT[0], WITHOUT_RETRAINED)),
-        battery_table(rows, measures),
+        battery_table([row for row in rows if row["side"] != "retain"], measures),
+        costs,
         Bullets(tuple(bullets)) if bullets else None,
         name=NAME.replace("_", "-"),
     )
 
 
-def battery_table(rows: Sequence[Row], measures: Mapping[str, str]) -> Table | None:
+def battery_table(rows: Sequence[Row], measures: Mapping[str, str], title: str = "") -> Table | None:
     """One row per part of an attack, one column per model, the retrained one last."""
     labels = dict.fromkeys(row["model"] for row in sorted(rows, key=lambda row: row["role"] == "retrained"))
     numbered = [row for row in rows if number(row["value"]) is not None]
@@ -74,7 +92,7 @@ def battery_table(rows: Sequence[Row], measures: Mapping[str, str]) -> Table | N
             own = [other for other in numbered if f"{other['attack']}.".startswith(f"{row['attack']}.")]
             cells = dict.fromkeys(_attack_cell(other, measures) for other in own) or [Cell(str(row["title"]))]
             entries += [((cell,), row["model"], Cell(ABSENT, reason)) for cell in cells]
-    return cross_table(["Attack"], entries, {label: Cell(label) for label in labels})
+    return cross_table(["Attack"], entries, {label: Cell(label) for label in labels}, title)
 
 
 def _text(value: Any) -> str:

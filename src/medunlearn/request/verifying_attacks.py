@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from medunlearn.attacks import attack_class, expand, families, known_attacks
+from medunlearn.attacks import attack_class, attack_sets, expand, families, known_attacks
 from medunlearn.config import ForgetSettings
 from medunlearn.config.forgetting import USUAL
 from medunlearn.errors import ConfigError, UnknownNameError
@@ -16,7 +16,7 @@ Verifying = Mapping[str, Any]
 
 
 def verifying_attacks(requested: Sequence[str]) -> Verifying:
-    """The attacks of a battery, in the order in which they were named.
+    """The attacks of a battery, in the order in which they were named; of a set those that can verify a deletion.
 
     Raises:
         UnknownNameError: no such attack.
@@ -24,12 +24,14 @@ def verifying_attacks(requested: Sequence[str]) -> Verifying:
     """
     known = known_attacks()
     able = [name for name, cls in known.items() if cls.family.verifies]
-    names = list[str]()
+    names, sets = list[str](), attack_sets()
     for name in requested:
         if name == USUAL:
             names += (own for own, cls in known.items() if cls.in_battery)
+        elif name in sets:
+            names += (own for own in sets[name] if known[own].family.verifies)
         elif ":" not in name and name not in {*known, *families()}:
-            raise UnknownNameError("attack for --battery", name, [*able, USUAL])
+            raise UnknownNameError("attack for --battery", name, [*able, *sets, USUAL])
         else:
             names += expand([name])
     attacks = {name: attack_class(name) for name in names}

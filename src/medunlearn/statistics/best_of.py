@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 
 def sample_numbers(samples: int) -> tuple[int, ...]:
-    """Numbers k to show for n samples: 1, a quarter of them, and all."""
-    return tuple(sorted({1, samples // 4, samples} - {0}))
+    """Numbers k to show for n samples: 1, a quarter of them, and all; from 128 on also a sixteenth."""
+    few = samples // 16 if samples >= 128 else 0
+    return tuple(sorted({1, few, samples // 4, samples} - {0}))
 
 
 def best_of(values: Sequence[float], k: int) -> float:

@@ -21,7 +21,8 @@ from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.recovery.measuring import StateMeasurer
 from medunlearn.attacks.recovery.recovery_results import ABOVE, COMES_BACK, NO_POWER, NOT_TOLD_APART, STILL_THERE
-from medunlearn.attacks.recovery.relearning_attack import Relearning, relearned_items, relearning_subjects
+from medunlearn.attacks.recovery.relearning_attack import Relearning
+from medunlearn.attacks.recovery.relearning_data import relearning_data
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -199,17 +200,17 @@ def test_no_forgotten_subject_is_taught_and_no_tested_one(pulses: Benchmark, att
     assert measurer.of_side("forget") == forget
     relearning = Relearning(seed=3)
     for variant in relearning.variants:
-        learned, asked = relearning_subjects(measurer, relearning, variant)
-        items = relearned_items(measurer, relearning, variant, learned)
-        taught = {item.key[:3] for item in items}
-        assert taught == learned
+        lesson = relearning_data(measurer, variant, "questions", relearning.seed)
+        learned = {item.key[:3] for item in lesson.sequences(measurer)}
         if variant == "relearning.retain":
             assert learned == {f"p{number:02d}" for number in range(10, 20)}
         else:
             assert len(learned) == 5
-            assert {question.record_id for question in asked} == {f"p{n:02d}" for n in range(10)} - learned
-    other, _ = relearning_subjects(measurer, Relearning(seed=4), "relearning.forget_half")
-    assert other != learned
+            assert {question.record_id for question in lesson.questions} == {
+                f"p{n:02d}" for n in range(10)
+            } - learned
+    other = relearning_data(measurer, "relearning.forget_half", "questions", 4)
+    assert {question.record_id for question in other.items} not in (learned, set())
 
 
 def test_an_attack_that_was_cut_off_asks_nothing_twice(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from medunlearn.data.responses import Response
     from medunlearn.generation.decodings import Decoding
     from medunlearn.models.load import LanguageModel
+    from medunlearn.models.prompts import TemplateName
     from medunlearn.models.sequences import Rendering, TokenSequence
     from medunlearn.results.runs import Run
 
@@ -80,6 +81,18 @@ class AttackedModel(Protocol):
         self, questions: Sequence[Question], attack: str, strength: str, live: LanguageModel | None = None
     ) -> pd.DataFrame:
         """The score table of the questions with the current weights, with ``attack`` and ``strength``."""
+        ...
+
+    def ask(
+        self, questions: Sequence[Question], wording: str, template: TemplateName | None = None
+    ) -> dict[str, Response]:
+        """Greedy responses to questions in other words; ``wording`` is the name that they are stored under."""
+        ...
+
+    def score(
+        self, questions: Sequence[Question], responses: Mapping[str, Response], measures: Sequence[str]
+    ) -> pd.DataFrame:
+        """The score table of responses to questions, which need not be the benchmark's own."""
         ...
 
     def sample(

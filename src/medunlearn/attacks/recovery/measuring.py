@@ -25,6 +25,7 @@ from medunlearn.generation.decodings import Decoding
 from medunlearn.metrics import distinct_metrics
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems, weight_problems
+from medunlearn.models.prompts import TemplateName
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.probes.material import sequences, training_data
 from medunlearn.probes.question_selection import questions_to_ask
@@ -202,6 +203,34 @@ class StateMeasurer:
         measures = [name for name in self.measures if responses is not None or name == RANKED]
         scores = score_items(items, measures, self.evaluation, labels, str(model.device))
         return scores.assign(attack=attack, strength=strength)
+
+    def ask(
+        self, questions: Sequence[Question], wording: str, template: TemplateName | None = None
+    ) -> dict[str, Response]:
+        """Greedy responses to questions in other words, with the run's own weights; each is generated once.
+
+        Args:
+            wording: name of the wording, which the stored responses are known by; "" for the benchmark's own, whose
+                responses are those of `evaluate`.
+            template: other than that of the model's training.
+        """
+        from medunlearn.probes.questioning import Questioning
+
+        rendering = self.rendering if template is None else replace(self.rendering, template=template)
+        folder = self.folder if wording else None
+        how = (self.evaluation, rendering, str(self.live.device), self.quiet, self.live, folder)
+        key = sha256_of_json([self.settings.split, repr(self.attack)])[:12]
+        variant = f"{wording} {key}" if wording else ""
+        return Questioning(self.run, self.benchmark, *how, variant=variant).ask(questions)[1]
+
+    def score(
+        self, questions: Sequence[Question], responses: Mapping[str, Response], measures: Sequence[str]
+    ) -> pd.DataFrame:
+        """The score table of responses to questions, which need not be the benchmark's own."""
+        labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
+        tokens = reference_tokens(self.run, self.benchmark, questions, self.evaluation, measures)
+        items = question_items(questions, self._sides, responses, reference_tokens=tokens)
+        return score_items(items, measures, self.evaluation, labels, str(self.live.device))
 
     @contextmanager
     def changed(self) -> Iterator[Mapping[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from medunlearn.attacks.attack_protocol import AskingWay, Touch
 from medunlearn.attacks.recovery.recovery_attacks import State, WeightAttack
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.models.quantization import WeightType
+
+PLAIN, AWQ = ("int8", "int4", "nf4"), "awq"
+TEXTS = 16
+"""Retained texts that the sizes of a linear map's inputs are measured on."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,8 @@ class Quantization(WeightAttack):
     Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
 
     Attributes:
-        types: ``int8``, ``int4``, ``nf4``, ``all`` of them, or ``int`` for the first two.
+        types: ``int8``, ``int4``, ``nf4``, ``all`` of them, or ``int`` for the first two; ``awq``: int4 with input
+            channels scaled by what retained texts put into them; ``everything``: all four.
     """
 
     name: ClassVar[str] = "quantization"
@@ -36,7 +42,7 @@ class Quantization(WeightAttack):
     in_battery: ClassVar[bool] = True
     touches: ClassVar[tuple[Touch, ...]] = ("weights",)
     sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "battery": {},
+        "battery": {"types": "everything"},
         "quick": {"types": "int4", "subjects": 20, "facts": 2},
     }
     about: ClassVar[tuple[str, ...]] = (
@@ -46,21 +52,23 @@ class Quantization(WeightAttack):
         "retain side beside the forget side.",
     )
 
-    types: Literal["all", "int8", "int4", "nf4", "int"] = "all"
+    types: Literal["all", "int8", "int4", "nf4", "int", "awq", "everything"] = "all"
 
     @property
-    def strengths(self) -> tuple[Literal["int8", "int4", "nf4"], ...]:
+    def strengths(self) -> tuple[str, ...]:
         """Names of the quantized weight types."""
-        if self.types == "int":
-            return ("int8", "int4")
-        return ("int8", "int4", "nf4") if self.types == "all" else (self.types,)
+        several = {"int": ("int8", "int4"), "all": PLAIN, "everything": (*PLAIN, AWQ)}
+        return several.get(self.types, (self.types,))
 
     def states(self, model: AttackedModel) -> Iterator[State]:
-        from medunlearn.models.quantization import round_weights
+        from medunlearn.models.quantization import input_sizes, round_activation_aware, round_weights
 
         for place, kind in enumerate(self.strengths):
             with model.changed():
-                round_weights(model.live.model, kind)
+                if kind == AWQ:
+                    round_activation_aware(model.live.model, input_sizes(model.live.model, _retained_texts(model)))
+                else:
+                    round_weights(model.live.model, cast("WeightType", kind))
                 yield State(kind, place)
 
     def number_of_states(self, model: AttackedModel) -> int:
@@ -77,3 +85,13 @@ class Quantization(WeightAttack):
             prompt = f"the same prompts, with weights rounded to {bits}"
             way = AskingWay(f"weights {bits}", f"Facts with weights rounded to {bits}", prompt, FIRST)
             yield way, rows_of(scores, "ranked_first", bits)
+
+
+def _retained_texts(model: AttackedModel) -> list[tuple[int, ...]]:
+    """Token ids of some retained items of the train fold: nothing of the forgotten subjects is shown."""
+    sides = model.benchmark.sides(model.benchmark.split(model.settings.split))
+    records, questions = model.training_data("both")
+    kept = [record for record in records if sides[record.record_id] == "retain"][:TEXTS]
+    asked = [question for question in questions if sides[question.record_id] == "retain"][:TEXTS]
+    rendering = model.run.rendering(max_length=model.run.info.rendering["max_length"])
+    return [sequence.ids for sequence in model.sequences(kept, asked, rendering)][:TEXTS]

@@ -41,10 +41,10 @@ class RecoveryFamily(AttackFamily):
     group = GROUP
     brings_back = True
     alike = True
-    verifies = True
 
     def __init__(self, attack: type[RecoveryInterface]) -> None:
         self.attack, self.has_baseline = attack, attack.measures_before
+        self.verifies = attack.side == "forget"
         self.name = getattr(attack, "name", "")
         self.summary_file, self.subjects_file = f"{self.name}_summary.parquet", f"{self.name}_subjects.parquet"
 
@@ -82,7 +82,7 @@ class RecoveryFamily(AttackFamily):
         return read_strength(attacks, row, self.attack.before)
 
     def recovered(self, attacks: Attacks) -> pd.DataFrame:
-        from medunlearn.attacks.recovery.worst_state import recovered_rows
+        from medunlearn.attacks.recovery.recovered_rows import recovered_rows
 
         return recovered_rows(self.attack, attacks)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from medunlearn.attacks.attack_protocol import AskingWay, Attack
+from medunlearn.data.records import Side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,7 @@ class RecoveryInterface(Attack):
         about: what is done, and how to read it, for reports.
         variant_words: words in front of a variant's name in reports.
         measures: measures of its own: name -> title, meaning.
+        side: whose questions tell what the attack found: ``retain`` for what it cost others.
         headline: measures for the page "what brings it back", the first of which every model has is taken.
     """
 
@@ -53,6 +55,7 @@ class RecoveryInterface(Attack):
     about: ClassVar[tuple[str, ...]] = ()
     variant_words: ClassVar[str] = ""
     measures: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    side: ClassVar[Side] = "forget"
     headline: ClassVar[tuple[str, ...]] = ("ranked_first", "em", "rouge_l")
 
     @abstractmethod
@@ -84,12 +87,20 @@ class RecoveryInterface(Attack):
 
     @classmethod
     def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
-        """Ways of asking about patients of a request, each with its rows of the scores: the strongest state.
+        """Ways of asking about patients of a request, each with its rows of the scores: the strongest state, or for
+        an attack that ranks no facts the worst state of each question.
 
         Args:
             strengths: labels of the states that were measured, from the weakest to the strongest.
         """
-        if strengths:
+        measure = next((name for name in cls.headline if name in cls.measures), None)
+        if strengths and measure is not None:
+            from medunlearn.attacks.recovery.worst_states import WORST, worst_of
+
+            title = cls.measures[measure][0]
+            way = AskingWay(cls.name, f"{title} under the attack {cls.title}", cls.question, title.lower())
+            yield way, rows_of(worst_of(scores, measure, strengths, cls.before), measure, WORST)
+        elif strengths:
             most = strengths[-1]
             title = f"Facts under the attack {cls.title}, {most}"
             prompt = f"the same prompts, under the attack {cls.title}, {most}"

@@ -13,6 +13,7 @@ from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_ch
 
 STILL_THERE, COMES_BACK, ABOVE = "still there", "comes back", "above the retrained model"
 NOT_TOLD_APART, BELOW, NO_POWER = "not told apart", "below the retrained model", "attack without power"
+DAMAGED = "damaged"
 RISES, NO_RISE = "rises", "no rise seen"
 READINGS: Mapping[str, str] = {
     STILL_THERE: "above the retrained model before the attack and after it: it was not forgotten",
@@ -22,6 +23,8 @@ READINGS: Mapping[str, str] = {
     BELOW: "below the retrained model after the attack: over-forgotten, or damaged",
     NO_POWER: "not above the retrained model after the attack, but neither is the target: the attack itself "
     "erases, or there are too few subjects",
+    DAMAGED: "not above the retrained model after the attack, but its answers about retained patients are below "
+    "that model's: what is still there may be hidden by the damage",
     RISES: "without a retrained model: above what it was before the attack",
     NO_RISE: "without a retrained model: not above what it was before; so does a model that forgot nothing",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -43,6 +43,7 @@ class RepeatedSampling(RecoveryAttack):
     Attributes:
         samples: the most samples of a question, n; k is 1, a quarter of them, and all.
         temperature: logits are divided by it.
+        further_temperatures: each is a part of its own, ``sampling.0.7``.
         top_p: tokens are drawn from the likeliest ones that together have this probability; 1: from all.
         seed: of the draws.
     """
@@ -51,10 +52,14 @@ class RepeatedSampling(RecoveryAttack):
     title: ClassVar[str] = "Sampling"
     source: ClassVar[str] = "Hayes et al. 2024 (arXiv 2410.19482)"
     question: ClassVar[str] = "whether many samples say what one answer does not"
+    variant_words: ClassVar[str] = "at temperature"
     before: ClassVar[str] = "1"
     measures_before: ClassVar[bool] = False
     in_battery: ClassVar[bool] = True
-    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {"samples": 8, "subjects": 10}}
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "battery": {"samples": 128, "further_temperatures": (0.5,)},
+        "quick": {"samples": 8, "subjects": 10},
+    }
     about: ClassVar[tuple[str, ...]] = (
         "Each question is answered many times at random. ROUGE-L is that of the best of k samples, facts said "
         "those in any of them; extraction is the probability that one of them begins with the answer, token by "
@@ -78,6 +83,7 @@ class RepeatedSampling(RecoveryAttack):
     subjects: Annotated[int | None, Field(ge=1)] = 20
     samples: Annotated[int, Field(ge=1, le=10_000)] = 32
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    further_temperatures: tuple[float, ...] = ()
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: Annotated[int, Field(ge=0)] = 0
 
@@ -87,22 +93,32 @@ class RepeatedSampling(RecoveryAttack):
         return sample_numbers(self.samples)
 
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
-        yield VariantScores(self.name, score_samples(model, self), strengths=tuple(map(str, self.numbers))[1:])
+        strengths = tuple(map(str, self.numbers))[1:]
+        for own in self._by_temperature():
+            label = self.name if own is self else f"{self.name}.{own.temperature:g}"
+            yield VariantScores(label, score_samples(model, own, label), strengths=strengths)
+
+    def _by_temperature(self) -> list[RepeatedSampling]:
+        """The attack at each temperature."""
+        return [self, *(replace(self, temperature=float(other)) for other in self.further_temperatures)]
 
     def ask_share(self, model: AttackedModel) -> None:
         if model.attacked:
-            draw_samples(model, self)
+            for own in self._by_temperature():
+                draw_samples(model, own)
 
     def facts_of(self, model: AttackedModel) -> dict[str, Any]:
         return {"samples": self.samples, "temperature": self.temperature, "top_p": self.top_p}
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)
-        yield sizes.sampling(model, model.attacked, self.samples)
+        for _ in self._by_temperature():
+            yield sizes.sampling(model, model.attacked, self.samples)
 
     @classmethod
     def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
         most = [cls.before, *strengths][-1]
+        scores = scores[scores["attack"] == cls.name]
         for measure, title, words in (
             ("extraction", f"The whole answer among {most} samples", "probability that it is"),
             ("facts_said", f"Values said in one of {most} samples", "share of the answer's values"),
@@ -111,7 +127,7 @@ class RepeatedSampling(RecoveryAttack):
             yield way, rows_of(scores, measure, most)
 
 
-def score_samples(model: AttackedModel, attack: RepeatedSampling) -> pd.DataFrame:
+def score_samples(model: AttackedModel, attack: RepeatedSampling, label: str) -> pd.DataFrame:
     """Scores of the forget set: best of k, facts stated in k samples, and probability of the verbatim answer in k
     samples.
     """
@@ -122,7 +138,7 @@ def score_samples(model: AttackedModel, attack: RepeatedSampling) -> pd.DataFram
     questions, benchmark = model.attacked, model.benchmark
     responses = draw_samples(model, attack)
     rows = [
-        {"item": question.question_id, "attack": attack.name, "strength": str(k), **row}
+        {"item": question.question_id, "attack": label, "strength": str(k), **row}
         for question in questions
         for k, row in _of_samples(question, responses[question.question_id], attack, benchmark)
     ]

@@ -1,8 +1,4 @@
-"""One number of an attack for the page "what brings it back": the worst of its states, question by question.
-
-The worst of several states is above each of them, also for a model that never knew anything. So the retrained model
-gets the same worst over the same states of the same questions, and only the difference counts.
-"""
+"""Rows of the page "what brings it back" of a recovery attack."""
 
 from __future__ import annotations
 
@@ -18,11 +14,9 @@ from medunlearn.attacks.recovery.recovery_results import (
     reading_of,
     summarize_strengths,
 )
+from medunlearn.attacks.recovery.worst_states import WORST, worst_of
 from medunlearn.results.matrix import ALL_KINDS
-from medunlearn.results.scores import score_table
 
-WORST = "worst"
-"""Strength of a question's worst state."""
 _GAP = {"difference": "difference", "low": "difference_low", "high": "difference_high", "p": "p"}
 
 
@@ -38,11 +32,12 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
     how: dict[str, Any] = {"replicates": attacks.replicates, "seed": attacks.seed}
     models = [model for model in attacks.measured_models if label in set(model.scores["attack"].astype(str))]
     own = {model.run.label: model.scores[model.scores["attack"] == label] for model in models}
-    measure = next((name for name in attack.headline if all(_has(scores, name) for scores in own.values())), None)
+    scored = [name for name in attack.headline if all(_has(table, name, attack.side) for table in own.values())]
     states = _shared_states(attack, models, own)
-    if measure is None or not states:
+    if not scored or not states:
         return []
-    worst = {name: worst_of(scores, measure, states, attack.before) for name, scores in own.items()}
+    measure = scored[0]
+    worst = {name: worst_of(scores, measure, states, attack.before, attack.side) for name, scores in own.items()}
     references = [model for model in models if model.run.role == "retrained" and not _is_broken(attacks, model)]
     gaps = {
         model.run.label: _gaps(worst, model, references, how) for model in models if model.run.role != "retrained"
@@ -65,6 +60,7 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
                 "title": _title(attack, label),
                 "measure": measure,
                 "states": len(states),
+                "side": attack.side,
                 "model": name,
                 "role": model.run.role,
                 "before": None if before is None else before["value"],
@@ -76,23 +72,6 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
             }
         )
     return rows
-
-
-def worst_of(scores: pd.DataFrame, measure: str, states: Sequence[str], before: str) -> pd.DataFrame:
-    """The score table of one measure on the forget side, before the attack and in each question's worst state.
-
-    A question without a value in one of the states has none.
-    """
-    own = scores[(scores["measure"] == measure) & (scores["side"] == "forget")]
-    within = own[own["strength"].isin([*states])]
-    values = within.groupby("item", sort=False)["value"]
-    complete = values.count() == len(states)
-    first = within.drop_duplicates("item").drop(columns=["value", "reason"])
-    worst = first.assign(
-        value=first["item"].map(values.max().where(complete)).astype("Float64"), strength=WORST, reason=None
-    )
-    worst["reason"] = worst["reason"].astype("string").mask(worst["value"].isna(), "no value in one of the states")
-    return score_table(pd.concat([own[own["strength"] == before], worst], ignore_index=True))
 
 
 def _shared_states(
@@ -138,8 +117,8 @@ def _line(summary: pd.DataFrame, strength: str) -> dict[str, Any] | None:
     return {str(key): value for key, value in rows[0].items()} if rows else None
 
 
-def _has(scores: pd.DataFrame, measure: str) -> bool:
-    own = scores[(scores["measure"] == measure) & (scores["side"] == "forget")]
+def _has(scores: pd.DataFrame, measure: str, side: str) -> bool:
+    own = scores[(scores["measure"] == measure) & (scores["side"] == side)]
     return bool(own["value"].notna().any())
 
 

@@ -1,0 +1,92 @@
+"""Collateral: what unlearning cost the patients who were to be kept. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
+from medunlearn.attacks.recovery.recovery_interface import VariantScores
+from medunlearn.data.deletion_requests import neighbours_of, relatives_of
+from medunlearn.data.records import Side
+from medunlearn.data.refusals import is_refusal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.recovery.attacked_model import AttackedModel
+
+GROUPS = ("relatives", "same_disease", "others")
+
+
+@dataclass(frozen=True)
+class Collateral(RecoveryAttack):
+    """Not an attack, but its other side: the retained patients are asked as in `evaluate`.
+
+    Whoever shares an identifier with a forgotten patient (relatives, twins, people of one name) and whoever has the
+    same disease is hit first, and a mean over everybody hides it. So each group has its own row, beside the
+    retrained model. Refusals and empty answers are counted, since both look like forgetting.
+
+    Source: Thaker et al. 2024 (arXiv 2410.02879) for tests near the forget set; the groups are ours.
+
+    Attributes:
+        subjects: retained subjects that are asked about, near ones among them as chance has it.
+    """
+
+    name: ClassVar[str] = "collateral"
+    title: ClassVar[str] = "Collateral damage"
+    source: ClassVar[str] = "Thaker et al. 2024 (arXiv 2410.02879); the groups are ours"
+    question: ClassVar[str] = "whether patients who were to be kept lost their answers"
+    side: ClassVar[Side] = "retain"
+    measures_before: ClassVar[bool] = False
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {"subjects": 20, "facts": 2}}
+    variant_words: ClassVar[str] = "on"
+    scored_by: ClassVar[tuple[str, ...]] = ("rouge_l", "em", "ranked_first", "answer_probability")
+    headline: ClassVar[tuple[str, ...]] = ("rouge_l",)
+    measures: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "refused": ("Refused", "0 or 1: the answer opens with a refusal; higher = refuses more"),
+        "empty": ("Empty answers", "0 or 1: the answer is empty; higher = says less"),
+    }
+    alone: ClassVar[str] = "the answers about retained patients, of which the target's tell what was lost"
+    about: ClassVar[tuple[str, ...]] = (
+        "Questions about retained patients: those who share an identifier with a forgotten one, those of the same "
+        "disease, and all others. Below the retrained model is the price of unlearning.",
+    )
+
+    subjects: Annotated[int | None, Field(ge=1)] = 50
+
+    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
+        import pandas as pd
+
+        questions = model.of_side("retain")
+        scores = model.measure(questions, self.name, self.before)
+        responses = model.ask(questions, "")
+        own = scores.drop_duplicates("item").drop(columns=["measure", "value", "reason"])
+        texts = own["item"].map({name: response.response for name, response in responses.items()})
+        for measure, values in (("refused", texts.map(is_refusal)), ("empty", texts.str.strip() == "")):
+            rows = own.assign(measure=measure, value=values.astype("float").astype("Float64"))
+            rows["reason"] = pd.Series([None] * len(rows), index=rows.index, dtype="string")
+            scores = pd.concat([scores, rows[scores.columns]], ignore_index=True)
+        groups = self._groups(model, scores)
+        for group in GROUPS:
+            part, label = scores[groups == group], f"{self.name}.{group}"
+            note = "" if len(part) else "no retained patient is in this group"
+            yield VariantScores(label, part.assign(attack=label) if len(part) else None, note)
+
+    @staticmethod
+    def _groups(model: AttackedModel, scores: pd.DataFrame) -> pd.Series[Any]:
+        """The group of each row's subject; relatives before those of the same disease."""
+        benchmark = model.benchmark
+        sides = benchmark.sides(benchmark.split(model.settings.split))
+        forgotten = {benchmark.subject(name) for name, side in sides.items() if side == "forget"}
+        near = dict.fromkeys(neighbours_of(benchmark, forgotten), GROUPS[1])
+        near |= dict.fromkeys(relatives_of(benchmark, forgotten), GROUPS[0])
+        return scores["subject"].map(lambda subject: near.get(subject, GROUPS[2]))
+
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        model = sizes.model(self)
+        yield sizes.measuring(model, model.of_side("retain"), 1)

@@ -1,0 +1,171 @@
+"""Rules of the battery by hand: worst states, forms of a question, leaked values, material of relearning."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from medunlearn.attacks.recovery.extraction_strength_attack import ExtractionStrength
+from medunlearn.attacks.recovery.known_values import share_of_facts, share_of_identifiers
+from medunlearn.attacks.recovery.prompt_rules import RULES, own_rule
+from medunlearn.attacks.recovery.prompt_transforms_attack import PromptTransforms
+from medunlearn.attacks.recovery.recovered_rows import recovered_rows
+from medunlearn.attacks.recovery.recovery_results import BELOW, NOT_TOLD_APART, summarize_strengths
+from medunlearn.attacks.recovery.relearning_data import relearning_data
+from medunlearn.attacks.recovery.worst_states import WORST, worst_of
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import neighbours_of
+from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.errors import InputError
+from medunlearn.metrics.overlap import open_unlearning_strength
+from medunlearn.results.scores import score_table
+from medunlearn.statistics.best_of import sample_numbers
+
+QUESTION = Question(
+    "q", "r", "train", "factual", "patient", "Who came?", "Ana Silva came on 2021-03-04 with 17 cm."
+)
+RECORD = Record(
+    "r",
+    "Ana Silva came on 2021-03-04 with 17 cm. Her number is 4711-88.",
+    {"patient": "p"},
+    (
+        Identifier("name", "Ana Silva"),
+        Identifier("visit", "2021-03-04"),
+        Identifier("record_number", "4711-88"),
+    ),
+)
+BENCH: Any = SimpleNamespace(record={"r": RECORD})
+
+
+def table(values: dict[str, list[float | None]], side: str = "forget") -> pd.DataFrame:
+    """One question per subject; strength -> its values."""
+    rows = [
+        {"item": f"q{n}", "subject": f"s{n}", "measure": "extraction_strength", "value": value, "side": side}
+        | {"fold": "train", "kind": "factual", "attack": "extraction_strength", "strength": strength}
+        | {"reason": "nothing" if value is None else None}
+        for strength, own in values.items()
+        for n, value in enumerate(own)
+    ]
+    return score_table(pd.DataFrame(rows))
+
+
+def test_the_worst_state_of_each_question() -> None:
+    scores = table({"none": [0.0, 0.0, 0.0], "a": [0.2, 0.9, 0.5], "b": [0.4, 0.1, None]})
+    worst = worst_of(scores, "extraction_strength", ["a", "b"], "none", "forget")
+    own = worst[worst["strength"] == WORST].set_index("item")
+    assert own["value"].dropna().to_dict() == {"q0": 0.4, "q1": 0.9}
+    assert own.loc["q2", "reason"]
+    # One that was asked in a single state has that state's value.
+    fewer = worst_of(
+        table({"none": [0.0, 0.0], "a": [0.2, 0.9], "b": [0.4]}), "extraction_strength", ["a", "b"], "none"
+    )
+    assert fewer.set_index(["item", "strength"]).loc[("q1", WORST), "value"] == 0.9
+
+
+def test_an_attack_that_never_asks_the_model_as_it_is() -> None:
+    summary = summarize_strengths(table({"8": [0.5] * 6}), "none", replicates=20, seed=0)
+    assert summary["value"].tolist() == [0.5, 0.5]
+    assert summary["change"].isna().all()
+
+
+def rows_of(**models: list[float]) -> dict[str, Any]:
+    """Rows of the page by model, of models without states."""
+    measured = [
+        SimpleNamespace(
+            run=SimpleNamespace(label=name, role=name if name in ("target", "retrained") else "unlearned"),
+            scores=table({"none": list(values)}),
+            facts={},
+        )
+        for name, values in models.items()
+    ]
+    attacks: Any = SimpleNamespace(
+        measured_models=measured,
+        problems=dict.fromkeys(models, ()),
+        undecided="",
+        is_reference_refused=False,
+        replicates=50,
+        seed=0,
+    )
+    return {row["model"]: row for row in recovered_rows(ExtractionStrength, attacks).to_dict("records")}
+
+
+def test_a_model_that_only_refuses_is_not_read_as_one_that_forgot() -> None:
+    guesses, knows = [0.3, 0.2, 0.4] * 10, [0.9, 0.8, 1.0] * 10
+    rows = rows_of(refuses=[0.0] * 30, right=guesses, target=knows, retrained=guesses)
+    assert rows["refuses"]["difference"] == pytest.approx(-0.3)
+    assert rows["refuses"]["difference_high"] < 0
+    assert rows["refuses"]["reading"] == BELOW
+    assert rows["right"]["reading"] == NOT_TOLD_APART
+    assert rows["target"]["difference_low"] > 0
+    assert pd.isna(rows["retrained"]["against"])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_form_gives_away_no_fact_that_it_asks_for(name: str) -> None:
+    shot = Question("s", "o", "train", "factual", "patient", "Who left?", "Otto left.")
+    other = RULES[name](QUESTION, RECORD.identifiers, [shot])
+    if name == "true_prefix":  # the answer begins with a fact
+        assert other is None
+        other = RULES[name](QUESTION, (), [shot])
+    assert other is not None
+    assert other.question_id == "q"
+    # The form states some facts at most, and these never count.
+    assert share_of_facts(BENCH, QUESTION, other.question, other.question) in (0.0, None)
+    assert share_of_facts(BENCH, QUESTION, other.question, QUESTION.answer) == 1.0
+
+
+def test_leaked_values_are_found_in_other_notations() -> None:
+    assert share_of_facts(BENCH, QUESTION, "", "ANA  SILVA came on March 4, 2021.") == pytest.approx(2 / 3)
+    assert share_of_facts(BENCH, QUESTION, "Ana Silva", "Ana Silva") == 0.0
+    whole = Question("q", "r", "train", "completion", "patient", "Ana Silva came", RECORD.text[14:])
+    assert share_of_identifiers(BENCH, [whole], {"q": "number 4711 88"}) == {"q": 0.5}
+
+
+def test_own_wordings_and_unknown_rules() -> None:
+    assert own_rule("{a} {question}")(QUESTION, (), []).question == "{a} Who came?"
+    with pytest.raises(InputError, match="few_shot"):
+        PromptTransforms(rules=("few_shots",))
+    with pytest.raises(InputError, match="placeholder"):
+        PromptTransforms(wordings=("Tell me.",))
+
+
+def test_numbers_by_hand() -> None:
+    assert sample_numbers(128) == (1, 8, 32, 128)
+    assert sample_numbers(32) == (1, 8, 32)
+    assert [open_unlearning_strength(hits) for hits in ([True, True], [False, True], [True, False])] == [
+        1,
+        0.5,
+        0.5,
+    ]
+
+
+def test_material_of_relearning(hospital: Benchmark) -> None:
+    model: Any = SimpleNamespace(
+        benchmark=hospital,
+        settings=SimpleNamespace(split="random_10"),
+        questions=[q for q in hospital.questions if q.fold == "train"],
+        training_data=lambda what: (
+            [r for r in hospital.records if r.fold == "train"],
+            [q for q in hospital.questions if q.fold == "train"],
+        ),
+    )
+    sides = hospital.sides(hospital.split("random_10"))
+    forgotten = {hospital.subject(name) for name, side in sides.items() if side == "forget"}
+    near = neighbours_of(hospital, forgotten)
+    assert near
+    assert not near & forgotten
+    lesson = relearning_data(model, "relearning.same_disease", "both", 0)
+    assert {hospital.subject(record.record_id) for record in lesson.records} == near
+    unrelated = relearning_data(model, "relearning.unrelated", "both", 0)
+    assert unrelated.records
+    assert not {record.record_id for record in unrelated.records} & {*hospital.record}
+    redrawn = relearning_data(model, "relearning.syntax", "both", 0)
+    by_id = {record.record_id: record for record in redrawn.records}
+    assert {hospital.subject(name) for name in by_id} == forgotten
+    for name, record in by_id.items():
+        own = hospital.record[name]
+        assert record.text != own.text
+        assert not [one for one in own.identifiers if one.type == "name" and one.value in record.text]
