@@ -153,6 +153,10 @@ def test_a_comparison_is_of_the_same_documents() -> None:
     assert gap["difference"] == pytest.approx(expected)
     assert gap["reading"] == "above"
     assert compare(scores, others.iloc[5:], replicates=100, seed=0).iloc[0]["n_pairs"] == 235
+    rates = compare(scores, others, replicates=100, seed=0).set_index("measure")
+    expected = summary_of(scores)["tpr_at_1pct_fpr"]["value"] - summary_of(others)["tpr_at_1pct_fpr"]["value"]
+    assert rates.loc["tpr_at_1pct_fpr", "difference"] == pytest.approx(expected)
+    assert "tpr_at_0.1pct_fpr" not in rates.index  # takes 1,000 non-members
 
 
 def test_privacy_leakage_is_the_difference_over_the_retrained_models_area() -> None:

@@ -23,6 +23,7 @@ ATTACKS: dict[str, str] = {
     "min_k_pp": "medunlearn.attacks.membership.likelihood_attacks:MinKPlusPlus",
     "reference": "medunlearn.attacks.membership.likelihood_attacks:ReferenceRatio",
     "gradient_norm": "medunlearn.attacks.membership.likelihood_attacks:GradientNorm",
+    "conditional_ratio": "medunlearn.attacks.membership.likelihood_attacks:ReCaLL",
     "cumulative": "medunlearn.attacks.reconstruction.reconstruction_attack:Cumulative",
     "relearning": "medunlearn.attacks.recovery.relearning_attack:Relearning",
     "quantization": "medunlearn.attacks.recovery.quantization_attack:Quantization",

@@ -151,6 +151,30 @@ class GradientNorm(MembershipAttack):
         return Score(-passage.gradient_norm)
 
 
+@dataclass(frozen=True)
+class ReCaLL(MembershipAttack):
+    """Mean log-likelihood behind documents of non-members over that of the document alone; higher = more likely a
+    member.
+
+    Both are below 0. A document that was learned by heart loses more by what stands in front of it than one that
+    was not. A score above 1: the documents in front make it less likely. No bounds: the mean of
+    a document that the model says with certainty is taken to be -1e-6.
+
+    Source: Xie et al. 2024 (arXiv 2406.15968), "ReCaLL: membership inference via relative conditional
+    log-likelihoods", Section 3. The documents in front are :data:`~.passes.SHOTS` of the non-members; each is
+    scored behind others than itself.
+    """
+
+    name: ClassVar[str] = "conditional_ratio"
+    title: ClassVar[str] = "ReCaLL"
+    source: ClassVar[str] = "Xie et al. 2024 (arXiv 2406.15968)"
+    needs: ClassVar[tuple[Need, ...]] = ("conditional",)
+
+    def score(self, passage: Passage) -> Score:
+        assert passage.conditional is not None
+        return Score(passage.conditional / min(float(passage.log_probs.mean()), -LEAST_DEVIATION))
+
+
 def _of_lowest(values: Floats, share: float, eos: bool) -> Score:
     values = values if eos else values[:-1]
     return (
