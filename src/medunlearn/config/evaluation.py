@@ -80,8 +80,8 @@ class AttackSettings(Settings):
     attacks: Words = Field(
         (),
         min_length=1,
-        description="names or families from `medunlearn list attacks`, or module:Class; a family stands for all of "
-        "its attacks; left out: membership",
+        description="names, families or sets (battery, quick) from `medunlearn list attacks`, or module:Class; a "
+        "family or set stands for all of its attacks; left out: membership",
     )
     limit: int | None = Field(
         None,
