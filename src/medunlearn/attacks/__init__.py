@@ -28,6 +28,8 @@ ATTACKS: dict[str, str] = {
     "relearning": "medunlearn.attacks.recovery.relearning_attack:Relearning",
     "quantization": "medunlearn.attacks.recovery.quantization_attack:Quantization",
     "sampling": "medunlearn.attacks.recovery.sampling_attack:RepeatedSampling",
+    "logit_lens": "medunlearn.attacks.whitebox.logit_lens_attack:LogitLens",
+    "patching": "medunlearn.attacks.whitebox.patching_attack:Patching",
 }
 DEFAULT: tuple[str, ...] = ("membership",)
 """Attacks of a command that names none."""

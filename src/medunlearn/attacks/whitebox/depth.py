@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,7 @@ import torch
 
 from medunlearn.attacks.whitebox.layer_pass import LayerPass
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import in_batches
 from medunlearn.models.sequences import TokenSequence
 
 Floats = npt.NDArray[np.float64]
@@ -119,3 +121,64 @@ def restored_share(own: float, patched: Floats, target: float, least: float = LE
     """
     lead = target - own
     return None if lead <= least else np.clip((patched - own) / lead, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """What patching shows of one question; None, or NaN at a layer, where it is not defined.
+
+    Attributes:
+        kept, lens_kept: 1 - depth, by patching and by the logit lens.
+        left_of_target: geometric mean over value tokens and layers of the probability ratio by patching, 0-1.
+        kept_at: 1 - clip(own gap / base gap, 0, 1) at each layer.
+        restored_at: :func:`restored_share` at each layer.
+    """
+
+    kept: float | None
+    lens_kept: float | None
+    left_of_target: float
+    kept_at: list[float]
+    restored_at: list[float]
+
+    @staticmethod
+    def of(
+        model: LanguageModel,
+        target: LanguageModel,
+        retrained: LanguageModel | None,
+        sequences: Sequence[TokenSequence],
+        places: Sequence[Sequence[int]],
+        batch_size: int,
+    ) -> list[Patched]:
+        """Patch a model into the target and back, and the retrained model into the target for the scale.
+
+        Args:
+            places: indices of each sequence's value tokens among its scored ones.
+        """
+
+        def scores(host: LanguageModel, source: LanguageModel) -> list[SourceScores]:
+            return in_batches(partial(_patch, source), host, sequences, batch_size)
+
+        own, back = scores(target, model), scores(model, target)
+        base = [None] * len(own) if retrained is None else scores(target, retrained)
+        return [_patched(*parts) for parts in zip(own, back, base, places, strict=True)]
+
+
+def _patch(source: LanguageModel, sequences: Sequence[TokenSequence], host: LanguageModel) -> list[SourceScores]:
+    return patch_scores(sequences, host, source)
+
+
+def _patched(own: SourceScores, back: SourceScores, base: SourceScores | None, places: Sequence[int]) -> Patched:
+    gaps, tokens = own.gaps(places), list(places)
+    undefined = [float("nan")] * len(gaps)
+    shares: list[float | None] = [None, None]
+    kept_at = undefined
+    if base is not None:
+        pairs = ((base.gaps(places), gaps), (base.lens_gaps(places), own.lens_gaps(places)))
+        shares = [None if (share := erased_share(*pair)) is None else 1.0 - share for pair in pairs]
+        counted = np.where(pairs[0][0] > LEAST_GAP, pairs[0][0], np.nan)
+        kept_at = (1.0 - np.clip(gaps / counted, 0.0, 1.0)).tolist()
+    restored = restored_share(
+        float(back.own[tokens].mean()), back.patched[:, tokens].mean(axis=1), float(own.own[tokens].mean())
+    )
+    left = float(np.exp(-max(0.0, float(gaps.mean()))))
+    return Patched(shares[0], shares[1], left, kept_at, undefined if restored is None else restored.tolist())

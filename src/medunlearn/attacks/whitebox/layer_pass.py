@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -141,3 +143,29 @@ def value_places(
         if any(start < stop and begin < end for begin, stop in spans)
     ]
     return places if before >= 0 and places else list(range(len(tokens)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LensScores:
+    """One sequence's scored tokens decoded from every layer: log-probabilities and ranks, [L, n] each."""
+
+    log_probs: npt.NDArray[np.float64]
+    ranks: npt.NDArray[np.int64]
+
+    def probabilities(self, places: Sequence[int]) -> list[float]:
+        """Geometric mean of the probabilities of some tokens, by layer."""
+        return [float(value) for value in np.exp(self.log_probs[:, list(places)].mean(axis=1))]
+
+    def ranks_of(self, places: Sequence[int]) -> list[float]:
+        """Mean reciprocal rank of some tokens, by layer; NaN where a layer gives no number."""
+        undefined = np.isnan(self.log_probs[:, list(places)]).any(axis=1)
+        return [float(v) for v in np.where(undefined, np.nan, (1 / self.ranks[:, list(places)]).mean(axis=1))]
+
+
+@torch.no_grad()
+def lens_scores(sequences: Sequence[TokenSequence], language_model: LanguageModel) -> list[LensScores]:
+    """Every scored token of one batch decoded from every layer."""
+    layers = LayerPass.of(language_model, sequences)
+    decoded = [layers.lens(layer) for layer in range(len(layers.states))]
+    log_probs, ranks = (layers.split(torch.stack(table).cpu()) for table in zip(*decoded, strict=True))
+    return [LensScores(a.double().numpy(), b.numpy()) for a, b in zip(log_probs, ranks, strict=True)]
