@@ -319,9 +319,7 @@ def probes(model: LanguageModel, material: Material) -> dict[str, float]:
     }
     best, selective = 0.0, 0.0
     for layer in range(states["retain", 0].shape[1]):
-        known, tried = (
-            (states[side, 0][:, layer], states[side, 1][:, layer]) for side in ("retain", "forget")
-        )
+        known, tried = ((states[side, 0][:, layer], states[side, 1][:, layer]) for side in ("retain", "forget"))
         own, control = probe_pairs(known, tried)
         best = max(best, float(own.mean()))
         selective = max(selective, float((own - control).mean()))

@@ -15,8 +15,14 @@ from medunlearn.attacks.brought_back import BroughtBack
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 
-WHITE_BOX = "logit_lens,patching"
-HEADLINES = {"logit_lens": "lens_probability", "patching": "knowledge_kept"}
+HEADLINES = {
+    "logit_lens": "lens_probability",
+    "patching": "knowledge_kept",
+    "probe": "probe_accuracy",
+    "hidden_distance": "nearness_to_target",
+    "checkpoint_difference": "em",
+}
+WHITE_BOX = ",".join(HEADLINES)
 
 
 def settings(attacks: str = WHITE_BOX, **more: Any) -> Any:
@@ -62,9 +68,22 @@ def test_the_page_reads_them(attacked: Attacks) -> None:
     nothing = attacked.models[0].run.label
     for name, measure in HEADLINES.items():
         assert rows[name, nothing]["measure"] == measure
-        assert rows[name, nothing]["difference_low"] > 0, name
         assert rows[name, "perfect"]["difference"] == pytest.approx(0.0, abs=1e-4), name
+        if name in ("logit_lens", "patching", "hidden_distance"):
+            assert rows[name, nothing]["difference_low"] > 0, name
     assert set(table["attack"]) == {*HEADLINES}
+
+
+def test_distance_and_both_checkpoints(attacked: Attacks) -> None:
+    """States of the target are its own; with the older model at hand the retrained one gives all away."""
+    nearness = means(attacked, "hidden_distance", "nearness_to_target")
+    nothing = attacked.models[0].run.label
+    assert (nearness[nothing], nearness["target"]) == (1.0, 1.0)
+    assert (nearness["perfect"], nearness["retrained"]) == (0.0, 0.0)
+    both = means(attacked, "checkpoint_difference", "answer_probability", "w = 2")
+    alone = means(attacked, "checkpoint_difference", "answer_probability", "old model alone")
+    assert both["retrained"] > alone["retrained"] == pytest.approx(alone["target"])
+    assert not attacked.of("checkpoint_difference").table()["reading"].notna().any()
 
 
 def test_without_a_retrained_model_there_is_no_scale(knowing: dict[str, Run], pulses: Benchmark) -> None:
@@ -80,10 +99,12 @@ def test_without_a_retrained_model_there_is_no_scale(knowing: dict[str, Run], pu
 
 
 def test_without_the_target_the_cell_says_why(knowing: dict[str, Run], pulses: Benchmark) -> None:
+    names = "logit_lens,patching,hidden_distance,checkpoint_difference"
     both = attack(
-        knowing["perfect"], pulses, settings(), against=[knowing["retrained"]], device="cpu", quiet=True
+        knowing["perfect"], pulses, settings(names), against=[knowing["retrained"]], device="cpu", quiet=True
     )
     rows = BroughtBack.of(both).table
-    reasons = rows[(rows["attack"] == "patching") & rows["reason"].notna()]
-    assert reasons["reason"].str.contains("target").all() and len(reasons)
+    reasons = rows[rows["reason"].notna()]
+    assert set(reasons["attack"]) == {"patching", "hidden_distance", "checkpoint_difference"}
+    assert reasons["reason"].str.contains("target").all()
     assert set(rows[rows["value"].notna()]["attack"]) == {"logit_lens"}

@@ -63,9 +63,7 @@ def test_a_patched_layer_is_that_of_a_hook(tiny: Callable[[], Any], sequences: l
         logits = plain(model, sequence).logits[0, positions].log_softmax(1)
         hook.remove()
         targets = torch.tensor(sequence.ids[sequence.scored_from :])
-        torch.testing.assert_close(
-            found[number], logits.gather(1, targets[:, None])[:, 0], atol=1e-3, rtol=1e-4
-        )
+        torch.testing.assert_close(found[number], logits.gather(1, targets[:, None])[:, 0], atol=1e-3, rtol=1e-4)
         start += sequence.scored
 
 

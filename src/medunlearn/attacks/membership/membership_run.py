@@ -80,7 +80,6 @@ class _RankShare:
             norms = gradient_norms(self._holder.model, self._documents, advance=advance)
         return pd.DataFrame({"record_id": _record_ids(self._share), "gradient_norm": norms})
 
-
     def conditionals(self) -> pd.DataFrame:
         """One row per document: record_id, conditional (null without documents in front)."""
         members = [candidate.member for candidate in self._candidates]
@@ -90,9 +89,7 @@ class _RankShare:
         in_front = [[piece for place in own for piece in pieces[place]] for own in places]
         documents, size = self._documents, self._holder.settings.batch_size
         with self._progress("documents behind others", sum(map(len, documents))) as advance:
-            means = conditional_means(
-                self._holder.model, documents, in_front, batch_size=size, advance=advance
-            )
+            means = conditional_means(self._holder.model, documents, in_front, batch_size=size, advance=advance)
         values = pd.Series(means, dtype="Float64")
         return pd.DataFrame({"record_id": _record_ids(self._share), "conditional": values})
 

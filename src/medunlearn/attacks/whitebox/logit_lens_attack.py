@@ -68,7 +68,10 @@ class LogitLens(WhiteBoxAttack):
         rows = [
             row(question.question_id, self.name, strength, measure, value)
             for question, lens, own in zip(questions, scores, places, strict=True)
-            for measure, values in (("lens_probability", lens.probabilities(own)), ("lens_rank", lens.ranks_of(own)))
+            for measure, values in (
+                ("lens_probability", lens.probabilities(own)),
+                ("lens_rank", lens.ranks_of(own)),
+            )
             for strength, value in zip((*strengths, self.before), values, strict=True)
         ]
         yield VariantScores(self.name, score_rows(model, questions, rows), strengths=tuple(strengths))

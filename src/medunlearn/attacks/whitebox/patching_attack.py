@@ -111,7 +111,9 @@ class Patching(WhiteBoxAttack):
             by_layer = {"kept_at_layer": one.kept_at, "restored_at_layer": one.restored_at}
             reasons = {"kept_at_layer": reason or AS_WELL, "restored_at_layer": NO_LEAD}
             layers += [
-                row(question.question_id, f"{self.name}.layers", layer_name(layer), measure, value, reasons[measure])
+                row(
+                    question.question_id, f"{self.name}.layers", layer_name(layer), measure, value, reasons[measure]
+                )
                 for measure, column in by_layer.items()
                 for layer, value in enumerate(column)
             ]
@@ -123,4 +125,3 @@ class Patching(WhiteBoxAttack):
         model = sizes.model(self)
         # Each of three sources: its own pass, and from every layer to the top, on average half of one.
         yield sizes.scoring(model.attacked, 3 * (2 + sizes.layers // 2), models=3)
-

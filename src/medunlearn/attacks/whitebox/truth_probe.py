@@ -66,3 +66,8 @@ def _successes(known: tuple[Floats, Floats], tried: tuple[Floats, Floats]) -> Fl
     classifier = LinearClassifier.fit(np.concatenate(known), labels)
     leads = classifier.scores(tried[0]) - classifier.scores(tried[1])
     return np.asarray((np.sign(leads) + 1) / 2)
+
+
+def pair_states(true: Sequence[Floats], false: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """States of true and of false answers, n of [L, W] each -> [n, L, W] each."""
+    return np.stack(true), np.stack(false)
