@@ -3,13 +3,14 @@
     python benchmarks_perf/trust.py OUT              # resumes; about 20 minutes on one core
     python benchmarks_perf/trust.py OUT --seeds 1    # a quick look
 
-For each size a base model learns the form of the texts from patients of its own. From it are trained, once, a target
-(with the patients to forget) and a retrained model (without them): the references. Then, for each seed, one model
-with them and one without; and each of these three times more with its last layer trained to hide them (GradDiff, NPO,
-a refusal). What the layers below hold is untouched, so that the models with the patients know them, and those without
-cannot, whatever they say. Each measure is a number of a model, higher = knows more. The table has, for each measure,
-how often a model that knows scores above one that does not (AUC, its interval over trainings), the same with weights
-rounded to int4 and after one epoch of relearning the patients, its stability under both, and its CPU seconds a model.
+For each size a base model learns the form of the texts from patients of its own. From it are trained, once, a
+target (with the patients to forget) and a retrained model (without them): the references. Then, for each seed, one
+model with them and one without; and each of these three times more with its last layer trained to hide them
+(GradDiff, NPO, a refusal). What the layers below hold is untouched, so that the models with the patients know them,
+and those without cannot, whatever they say. Each measure is a number of a model, higher = knows more. The table
+has, for each measure, how often a model that knows scores above one that does not (AUC, its interval over
+trainings), the same with weights rounded to int4 and after one epoch of relearning the patients, its stability
+under both, and its CPU seconds a model.
 
 Source of the design: Maini et al. 2025 (OpenUnlearning) and Lee et al. 2026 (arXiv 2605.24614), Section 4.
 """

@@ -30,7 +30,7 @@ ATTACKS: dict[str, str] = {
     "sampling": "medunlearn.attacks.recovery.sampling_attack:RepeatedSampling",
     "logit_lens": "medunlearn.attacks.whitebox.logit_lens_attack:LogitLens",
     "patching": "medunlearn.attacks.whitebox.patching_attack:Patching",
-    "probe": "medunlearn.attacks.whitebox.probe_attack:LinearProbe",
+    "linear_probe": "medunlearn.attacks.whitebox.probe_attack:LinearProbe",
     "hidden_distance": "medunlearn.attacks.whitebox.distance_attack:HiddenDistance",
     "checkpoint_difference": "medunlearn.attacks.whitebox.checkpoint_attack:CheckpointDifference",
 }

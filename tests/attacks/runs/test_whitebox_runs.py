@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,7 @@ from medunlearn.results.runs import Run
 HEADLINES = {
     "logit_lens": "lens_probability",
     "patching": "knowledge_kept",
-    "probe": "probe_accuracy",
+    "linear_probe": "probe_accuracy",
     "hidden_distance": "nearness_to_target",
     "checkpoint_difference": "em",
 }
@@ -51,13 +50,15 @@ def test_nothing_is_erased_by_doing_nothing_and_all_by_never_learning(attacked: 
     assert (kept["perfect"], kept["retrained"]) == (pytest.approx(0.0, abs=1e-4), pytest.approx(0.0, abs=1e-4))
     assert means(attacked, "patching", "lens_kept") == pytest.approx(kept, abs=1e-3)
     left = means(attacked, "patching", "left_of_target")
-    assert left[nothing] == pytest.approx(1.0, abs=1e-4) and left["retrained"] < 0.5
+    assert left[nothing] == pytest.approx(1.0, abs=1e-4)
+    assert left["retrained"] < 0.5
 
 
 def test_the_lens_tells_the_models_apart(attacked: Attacks) -> None:
     """At the output the target says the values; no layer of the retrained model does."""
     said = means(attacked, "logit_lens", "lens_probability", "output")
-    assert said["target"] > 0.9 and said["retrained"] < 0.5
+    assert said["target"] > 0.9
+    assert said["retrained"] < 0.5
     hidden = means(attacked, "logit_lens", "lens_probability", "layer 1")
     assert hidden["target"] < said["target"]
 
@@ -93,9 +94,11 @@ def test_without_a_retrained_model_there_is_no_scale(knowing: dict[str, Run], pu
     own = alone.of("patching")
     scores: pd.DataFrame = own.models[0].scores
     kept = scores[scores["measure"] == "knowledge_kept"]
-    assert kept["value"].isna().all() and kept["reason"].str.contains("retrained").all()
+    assert kept["value"].isna().all()
+    assert kept["reason"].str.contains("retrained").all()
     (row, *_) = BroughtBack.of(alone).table.to_dict("records")
-    assert row["measure"] == "left_of_target" and row["value"] < 0.5
+    assert row["measure"] == "left_of_target"
+    assert row["value"] < 0.5
 
 
 def test_without_the_target_the_cell_says_why(knowing: dict[str, Run], pulses: Benchmark) -> None:

@@ -77,7 +77,9 @@ def test_values_are_found_among_the_tokens(tiny_base: Any) -> None:
     places = value_places(question, [Identifier("name", "Ana Silva")], sequence, tiny_base.tokenizer)
     written = [tiny_base.tokenizer.decode([ids[prompt + place]]) for place in places]
     text = "".join(written).replace(" ", "")
-    assert text.startswith("AnaSilva") and text.endswith("61") and "aspirin" not in text
+    assert text.startswith("AnaSilva")
+    assert text.endswith("61")
+    assert "aspirin" not in text
     statement = Question("q", "r", "train", "factual", "patient", "Which drug?", "aspirin")
     short = TokenSequence("q", (5, *encode(tiny_base.tokenizer, "aspirin"), 1), 0, 1)
     assert value_places(statement, [], short, tiny_base.tokenizer) == list(range(short.scored - 1))

@@ -1,8 +1,8 @@
 """Was this patient unlearned? Features of documents for a classifier between forgotten and other patients.
 
-An unlearned model should treat a forgotten patient like one it never saw. A classifier that tells the two apart, each
-patient scored by a classifier that was fitted without him, shows who was deleted, even if nothing about him can be
-extracted.
+An unlearned model should treat a forgotten patient like one it never saw. A classifier that tells the two apart,
+each patient scored by a classifier that was fitted without him, shows who was deleted, even if nothing about him
+can be extracted.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LOWEST = 0.2
 
 
 def loss_features(moments: TokenMoments) -> Floats:
-    """Of one document, [5]: mean log-probability, that of the lowest fifth, its spread, and the model's mean entropy
-    and spread.
+    """Of one document, [5]: mean log-probability, that of the lowest fifth, its spread, and the model's mean
+    entropy and spread.
     """
     log_probs = moments.log_probs.astype(np.float64)
     return np.array(
@@ -45,4 +45,4 @@ def mean_states(sequences: Sequence[TokenSequence], language_model: LanguageMode
     layers = LayerPass.of(language_model, sequences)
     stacked = torch.stack([layers.read(layer) for layer in range(len(layers.states))]).double().cpu()
     counts = [sequence.scored for sequence in sequences]
-    return [part.mean(dim=1).flatten().numpy() for part in stacked.split(counts, dim=1)]
+    return [part.mean(dim=1).flatten().numpy() for part in torch.split(stacked, counts, dim=1)]

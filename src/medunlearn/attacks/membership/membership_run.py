@@ -129,7 +129,7 @@ class MembershipJob(AttackJob):
         documents, share = self.candidates, _RankShare(holder, self.candidates)
         with recording.stage("pass"):
             tokens = _read_or_make(folder / TOKENS, documents, share.moments, model, processes)
-        more: dict[str, Sequence[float | None]] = {}
+        more: dict[str, Any] = {}
         if "reference" in self.needs and self.settings.reference is not None:
             with recording.stage("reference"):
                 more["reference"] = processes.on_main(partial(self._reference_likelihoods, holder))

@@ -15,8 +15,8 @@ from medunlearn.models.batching import Batching
 from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
 from medunlearn.models.rope import rope_limit
+from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence, record_sequences
 from medunlearn.seeds import generator
 

@@ -28,8 +28,9 @@ class CheckpointDifference(WhiteBoxAttack):
 
     The older model alone gives away what was deleted; the later one shows what that was, so that both together give
     away more, even if the later one was retrained from scratch. Strength: the weight w of the difference of their
-    log-probabilities; 1 is the older model alone, which stands for no attack. Teacher-forced: exact memorization and
-    extraction strength are of the tokens that the guided distribution puts first behind the true ones before them.
+    log-probabilities; 1 is the older model alone, which stands for no attack. Teacher-forced: exact memorization
+    and extraction strength are of the tokens that the guided distribution puts first behind the true ones before
+    them.
 
     Source: Wu et al. 2025 (arXiv 2505.24379), model guidance with the checkpoint before unlearning.
 

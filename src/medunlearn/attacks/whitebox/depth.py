@@ -1,9 +1,9 @@
 """Unlearning depth: the share of what the target knows, and a model that never learned it lacks, that is gone.
 
-The scale needs three models: the target, the retrained model and the one in question. Hidden states of one model (the
-source) are put in the place of the target's at one decoder layer, at the positions that predict the answer's values,
-each model reading the same prompt and reference answer. The target's own layers go on from there. The *gap* of a
-source at layer l is
+The scale needs three models: the target, the retrained model and the one in question. Hidden states of one model
+(the source) are put in the place of the target's at one decoder layer, at the positions that predict the answer's
+values, each model reading the same prompt and reference answer. The target's own layers go on from there. The *gap*
+of a source at layer l is
 
     gap(l) = mean over value tokens of (log p_target(token) - log p_target with the source's states at l (token)),
 
@@ -12,14 +12,14 @@ retrained model as source and ``own(l)`` that of the model in question,
 
     depth = sum over l of base(l) * clip(own(l) / base(l), 0, 1)  /  sum over l of base(l),
 
-over the layers where ``base(l)`` exceeds 0.05. 0: the states are as good as the target's, nothing is erased, whatever
-the model says; 1: they give as little as those of a model that never saw it. A question without such a layer has no
-depth: the retrained model knows or guesses it as well.
+over the layers where ``base(l)`` exceeds 0.05. 0: the states are as good as the target's, nothing is erased,
+whatever the model says; 1: they give as little as those of a model that never saw it. A question without such a
+layer has no depth: the retrained model knows or guesses it as well.
 
-Source: Lee et al. 2026 (arXiv 2605.24614), Section 3, the unlearning depth score; there over annotated entity spans,
-here over the values that :func:`medunlearn.data.facts.facts_of` finds. The same formula over gaps of the logit lens
-(each layer's states decoded by the target's final norm and head, nothing run in between) is its logit-lens baseline,
-Section 4.2.
+Source: Lee et al. 2026 (arXiv 2605.24614), Section 3, the unlearning depth score; there over annotated entity
+spans, here over the values that :func:`medunlearn.data.facts.facts_of` finds. The same formula over gaps of the
+logit lens (each layer's states decoded by the target's final norm and head, nothing run in between) is its
+logit-lens baseline, Section 4.2.
 
 Notation: L layers, N positions that predict a token of an answer, n those of one sequence.
 """
@@ -115,9 +115,9 @@ def restored_share(own: float, patched: Floats, target: float, least: float = LE
         target: the same by the target.
 
     Returns:
-        0: nothing comes back, so that layers above suppress or lack it; 1: the model then says what the target says,
-        so that whatever was unlearned lies at or below that layer. None if the model knows the values as well as the
-        target.
+        0: nothing comes back, so that layers above suppress or lack it; 1: the model then says what the target
+        says, so that whatever was unlearned lies at or below that layer. None if the model knows the values as well
+        as the target.
     """
     lead = target - own
     return None if lead <= least else np.clip((patched - own) / lead, 0.0, 1.0)

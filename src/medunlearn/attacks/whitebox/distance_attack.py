@@ -22,8 +22,8 @@ ALIKE = "target and retrained model have the same states here"
 class HiddenDistance(WhiteBoxAttack):
     """Compare hidden states at the answers with those of the target and of the retrained model, layer by layer.
 
-    ``nearness_to_target`` is d(retrained) / (d(retrained) + d(target)) with d the relative distance, the norm of the
-    difference over that of the other model's states, averaged over the tokens that predict the answer: 1 = the
+    ``nearness_to_target`` is d(retrained) / (d(retrained) + d(target)) with d the relative distance, the norm of
+    the difference over that of the other model's states, averaged over the tokens that predict the answer: 1 = the
     target's states, 0 = the retrained model's, 0.5 = as far from both, as is a model that was damaged. It does not
     say what the states mean: any training moves them.
 

@@ -77,9 +77,9 @@ def state_distances(
     @torch.no_grad()
     def distances(batch: Sequence[TokenSequence], own: LanguageModel) -> list[StateDistances]:
         states = [LayerPass.of(model, batch) for model in (own, *others)]
-        rows = [StateDistances([], []) for _ in batch]
+        counts, rows = [s.scored for s in batch], [StateDistances([], []) for _ in batch]
         for layer in range(len(states[0].states)):
-            parts = [layers.read(layer).double().cpu().split([s.scored for s in batch]) for layers in states]
+            parts = [torch.split(layers.read(layer).double().cpu(), counts) for layers in states]
             for place, row in enumerate(rows):
                 ours, target, *retrained = (part[place].numpy() for part in parts)
                 row.cosines.append(cosine(ours, target))

@@ -84,7 +84,7 @@ class LayerPass:
     def split(self, values: Tensor) -> list[Tensor]:
         """Values at the positions that are read, [..., N], by sequence."""
         counts = torch.bincount(self.batch.sequence, minlength=self.batch.size).tolist()
-        return list(values.split(counts, dim=-1))
+        return list(torch.split(values, counts, dim=-1))
 
     def _with(self, layer: int, values: Tensor) -> Tensor:
         states = self.states[layer].clone()

@@ -75,7 +75,7 @@ class Patching(WhiteBoxAttack):
         "kept_at_layer": ("Kept at the layer", "0-1, one layer's share of knowledge kept; higher = leaks more"),
         "restored_at_layer": (
             "Restored from the layer",
-            "0-1, share of the target's advantage that its states at a layer give back; higher = less lies above it",
+            "0-1, share of the target's advantage that its states at a layer give back; higher = less is above it",
         ),
     }
 

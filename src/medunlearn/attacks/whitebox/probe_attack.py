@@ -27,11 +27,11 @@ class LinearProbe(WhiteBoxAttack):
     The false answer is the true one with another value of the same kind (:mod:`medunlearn.data.alternatives`).
     Random labels are the control (:mod:`medunlearn.attacks.whitebox.truth_probe`). Strength: the layer.
 
-    Source: Alain & Bengio 2017 (arXiv 1610.01644); Hewitt & Liang 2019 (arXiv 1909.03368); on unlearned models Lynch
-    et al. 2024 (arXiv 2402.16835), Section 3.
+    Source: Alain & Bengio 2017 (arXiv 1610.01644); Hewitt & Liang 2019 (arXiv 1909.03368); on unlearned models
+    Lynch et al. 2024 (arXiv 2402.16835), Section 3.
     """
 
-    name: ClassVar[str] = "probe"
+    name: ClassVar[str] = "linear_probe"
     title: ClassVar[str] = "Linear probe"
     source: ClassVar[str] = "Hewitt & Liang 2019 (arXiv 1909.03368); Lynch et al. 2024 (arXiv 2402.16835)"
     question: ClassVar[str] = "whether hidden states tell what is true of the forgotten patients"
@@ -64,7 +64,7 @@ class LinearProbe(WhiteBoxAttack):
             if len(sides[side]) < least:
                 raise InputError(
                     f"a probe takes {least} {side} facts with other values of their kind, and there are "
-                    f"{len(sides[side])}: raise --probe.subjects"
+                    f"{len(sides[side])}: raise --linear_probe.subjects"
                 )
         states = {
             side: pair_states(

@@ -1,14 +1,14 @@
 """A linear probe on hidden states: whether a model's states tell a true answer from a false one.
 
 The probe sees, layer by layer, the state at the last token of a question with its true answer and with a false one.
-It is fitted on patients whom the attacker knows to be retained and tried on the forgotten ones, so that nothing about
-these is needed. What it finds there the states still hold, whatever the model says.
+It is fitted on patients whom the attacker knows to be retained and tried on the forgotten ones, so that nothing
+about these is needed. What it finds there the states still hold, whatever the model says.
 
 The control: the same probe fitted on labels that were swapped at random in half of the pairs. Its accuracy beyond
 chance is what the probe makes of nothing; the *selectivity* is the accuracy minus the control's.
 
-Source: Alain & Bengio 2017 (arXiv 1610.01644) for linear probes; Hewitt & Liang 2019 (arXiv 1909.03368), Section 2, for
-controls and selectivity; Patil et al. 2024 (arXiv 2309.17410) for states of deleted facts.
+Source: Alain & Bengio 2017 (arXiv 1610.01644) for linear probes; Hewitt & Liang 2019 (arXiv 1909.03368), Section 2,
+for controls and selectivity; Patil et al. 2024 (arXiv 2309.17410) for states of deleted facts.
 
 Notation: L layers, n pairs, W width.
 """
@@ -38,7 +38,7 @@ def last_states(sequences: Sequence[TokenSequence], language_model: LanguageMode
     layers = LayerPass.of(language_model, sequences, "answer")
     stacked = torch.stack([layers.read(layer) for layer in range(len(layers.states))]).double().cpu()
     counts = [sequence.scored for sequence in sequences]
-    return [part[:, max(0, part.shape[1] - 2)].numpy() for part in stacked.split(counts, dim=1)]
+    return [part[:, max(0, part.shape[1] - 2)].numpy() for part in torch.split(stacked, counts, dim=1)]
 
 
 def probe_pairs(known: tuple[Floats, Floats], tried: tuple[Floats, Floats], seed: int = 0) -> tuple[Floats, Floats]:
