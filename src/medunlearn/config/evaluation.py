@@ -58,7 +58,7 @@ class EvaluateSettings(QuestionProbes):
         "and show "
         "the loss in score, to see whether answers need the image",
     )
-    encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
+    encoder: str | None = Field(None, description="sentence encoder for CS: folder, hub id or minilm")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     bert: str | None = Field(None, description="encoder for BERTScore: folder or hub id")
     bart: str | None = Field(None, description="sequence-to-sequence model for BARTScore: folder or hub id")
