@@ -31,13 +31,13 @@ import numpy as np
 import torch
 
 from medunlearn.attacks import make_attack
-from medunlearn.attacks.membership.forgotten_patients import loss_features, mean_states
 from medunlearn.attacks.membership.passage import Passage
 from medunlearn.attacks.membership.passes import conditional_means, document_moments, documents_in_front
 from medunlearn.attacks.whitebox.depth import erased_share, patch_scores
 from medunlearn.attacks.whitebox.distances import linear_cka, relative_distance
 from medunlearn.attacks.whitebox.guided import guided_log_probs
 from medunlearn.attacks.whitebox.layer_pass import LayerPass, value_places
+from medunlearn.attacks.whitebox.patient_features import loss_features, mean_states
 from medunlearn.attacks.whitebox.truth_probe import last_states, probe_pairs
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.storage import write_text

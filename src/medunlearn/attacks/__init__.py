@@ -32,6 +32,7 @@ ATTACKS: dict[str, str] = {
     "patching": "medunlearn.attacks.whitebox.patching_attack:Patching",
     "linear_probe": "medunlearn.attacks.whitebox.probe_attack:LinearProbe",
     "hidden_distance": "medunlearn.attacks.whitebox.distance_attack:HiddenDistance",
+    "forgotten_patients": "medunlearn.attacks.whitebox.forgotten_patients_attack:ForgottenPatients",
     "checkpoint_difference": "medunlearn.attacks.whitebox.checkpoint_attack:CheckpointDifference",
 }
 DEFAULT: tuple[str, ...] = ("membership",)
