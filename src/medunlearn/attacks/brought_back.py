@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_protocol import Attack
 from medunlearn.attacks.attacked import Attacks, recorded_attacks
+from medunlearn.attacks.membership.membership_results import READINGS as MEMBERSHIP_READINGS
 from medunlearn.attacks.recovery.recovery_results import READINGS
 from medunlearn.errors import InputError
 from medunlearn.metrics import get_metric
@@ -63,7 +64,8 @@ class BroughtBack:
         """The section and its numbers, for a report; no section without numbers or failures."""
         titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
         alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
-        shown = battery_section(self.table, READINGS, self.measure_titles, alone)
+        words = {**READINGS, **MEMBERSHIP_READINGS}
+        shown = battery_section(self.table, words, self.measure_titles, alone)
         return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
 
     def page(self, attacks: Attacks, title: str) -> Report:
@@ -118,7 +120,7 @@ class Failure:
     def rows(self, by_family: Mapping[str, type[Attack]]) -> Iterator[dict[str, Any]]:
         """Its row of the page, if the family's attacks bring something back."""
         attack = by_family.get(self.family)
-        if attack is not None and attack.family.brings_back:
+        if attack is not None and (attack.family.brings_back or attack.sets):
             place = {"attack": self.family, "title": attack.title, "model": self.run.label}
             yield {**place, "role": self.run.role, "reason": self.reason}
 

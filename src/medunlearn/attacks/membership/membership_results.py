@@ -29,6 +29,12 @@ CHANCE = 0.5
 ABOVE, WITHIN, BELOW = "above", "not told apart", "below"
 OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
 
+READINGS: Mapping[str, str] = {
+    LEAKS: "documents of the forget set are told by a higher score than the retrained model gives them",
+    OVER_FORGOTTEN: "they are told by a lower score: the model avoids them, which shows them as well",
+}
+"""Words for an area -> what they stand on: the interval from the retrained model's, else from 0.5."""
+
 _MOST_POINTS = 500
 
 
@@ -170,6 +176,41 @@ def read_area(attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
         same = (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"]) & (gaps["measure"] == AUC)
         sides = gaps.loc[same, "reading"].tolist() or sides
     return reading(sides)
+
+
+def recovered_rows(attacks: Attacks, titles: Mapping[str, str]) -> pd.DataFrame:
+    """Rows of the page of what comes back: each attack's area beside the retrained model's, on either side.
+
+    Args:
+        titles: name of an attack -> its title.
+    """
+    rows = []
+    for row in attacks.table().to_dict("records") if attacks.models else ():
+        if row["measure"] != AUC or pd.isna(row["value"]):
+            continue
+        gaps = attacks.gaps(str(row["model"]))
+        if len(gaps):
+            same = (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"]) & (gaps["measure"] == AUC)
+            gaps = gaps[same].dropna(subset=["difference"])
+        # Of several retrained models, the one from which it lies farthest on either side.
+        gap = max(gaps.to_dict("records"), key=lambda one: abs(one["difference"]), default={})
+        group = "" if row["group"] == EVERY else f", {str(row['group']).replace('_', ' ')}"
+        rows.append(
+            {
+                "attack": row["attack"],
+                "title": f"Membership, {titles.get(str(row['attack']), row['attack'])}{group}",
+                "measure": AUC,
+                "states": 1,
+                **{name: row[name] for name in ("model", "role", "value", "low", "high", "n_subjects", "reading")},
+                "before": None,
+                "against": gap.get("against"),
+                "p": gap.get("p"),
+                "reason": None,
+                "difference": gap.get("difference"),
+                **{f"difference_{end}": gap.get(end) for end in ("low", "high")},
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def reading(sides: Sequence[object]) -> str | None:

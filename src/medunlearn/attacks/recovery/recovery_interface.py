@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.reports.blocks import Table
 
 GROUP = "recovery"
 """Key of the numbers of all recovery attacks in JSON."""
@@ -75,6 +76,15 @@ class RecoveryInterface(Attack):
     def facts_of(self, model: AttackedModel) -> dict[str, Any]:
         """Facts for the run's record."""
         return {}
+
+    @classmethod
+    def more_tables(cls, facts: Mapping[str, Mapping[str, Any]]) -> Sequence[Table]:
+        """Further tables of the attack's section of a report.
+
+        Args:
+            facts: label of a model -> its record of the attack, with those of :meth:`facts_of`.
+        """
+        return ()
 
     @classmethod
     def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:

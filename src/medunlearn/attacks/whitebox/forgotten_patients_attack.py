@@ -25,12 +25,13 @@ FEWEST = 4
 class ForgottenPatients(WhiteBoxAttack):
     """Tell forgotten patients from others by the losses and hidden states of their documents.
 
-    A ridge classifier on loss features and mean hidden states (:mod:`~medunlearn.attacks.whitebox.patient_features`),
-    cross-fitted: each patient is scored by a classifier that saw neither him nor his documents. ``told_apart`` of a
-    document is the share of the other patients' documents that score lower; its mean is the area under the ROC
-    curve. Against patients whom no model saw, 0.5 is the goal, and the retrained model reaches it by construction;
-    against retained ones only the difference from the retrained model counts, for it, too, tells those it learned
-    from those it did not. Intervals are over the forgotten patients.
+    A ridge classifier on loss features and mean hidden states
+    (:mod:`medunlearn.attacks.whitebox.patient_features`), cross-fitted: each patient is scored by a classifier that
+    saw neither him nor his documents. ``told_apart`` of a document is the share of the other patients' documents
+    that score lower; its mean is the area under the ROC curve. Against patients whom no model saw, 0.5 is the goal,
+    and the retrained model reaches it by construction; against retained ones only the difference from the retrained
+    model counts, for it, too, tells those it learned from those it did not. Intervals are over the forgotten
+    patients.
 
     Source: the cross-fitted classifier as in two-sample tests (Lopez-Paz & Oquab 2017, arXiv 1610.06545).
     """

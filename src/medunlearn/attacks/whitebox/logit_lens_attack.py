@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from medunlearn.attacks.recovery.recovery_interface import VariantScores
@@ -19,6 +20,11 @@ from medunlearn.attacks.whitebox.whitebox_attack import (
 if TYPE_CHECKING:
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.reports.blocks import Table
+
+HEAT_MAP = "layer_by_position"
+POSITIONS = 24
+"""Tokens shown."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,39 @@ class LogitLens(WhiteBoxAttack):
         yield VariantScores(self.name, score_rows(model, questions, rows), strengths=tuple(strengths))
 
     def facts_of(self, model: AttackedModel) -> dict[str, Any]:
-        return {"tokens": "values of the answer"}
+        """Probability of each token of the first forgotten answer by layer, [layers][tokens]; no text."""
+        from medunlearn.attacks.whitebox.layer_pass import lens_scores
+
+        questions = model.attacked[:1]
+        sequences = sequences_of(model, questions)
+        (scores,), (places,) = lens_scores(sequences, model.live), value_tokens(model, questions, sequences)
+        rows = [
+            [None if p != p else round(exp(p), 4) for p in layer] for layer in scores.log_probs[:, :-1].tolist()
+        ]
+        return {HEAT_MAP: rows, "values": list(places)}
+
+    @classmethod
+    def more_tables(cls, facts: Mapping[str, Mapping[str, Any]]) -> Sequence[Table]:
+        """Layer by position for one patient, from the output down; the tokens of values are marked."""
+        from medunlearn.reports.blocks import Cell
+        from medunlearn.reports.formatting import ABSENT, decimal
+        from medunlearn.reports.table_blocks import records
+
+        tables = []
+        for label, own in facts.items():
+            layers: Sequence[Sequence[float | None]] = own.get(HEAT_MAP, ())
+            positions = range(min(POSITIONS, len(layers[0]) if layers else 0))
+            heads = [Cell("Layer"), *(Cell(str(n + 1), "value" if n in own["values"] else "") for n in positions)]
+            names = [*map(layer_name, range(len(layers) - 1)), cls.before]
+            rows = [
+                (
+                    Cell(name),
+                    *(Cell(ABSENT if layer[n] is None else decimal(float(layer[n] or 0.0))) for n in positions),
+                )
+                for name, layer in reversed(list(zip(names, layers, strict=True)))
+            ]
+            tables.append(records(heads, rows, f"{label}: probability of each token of one answer"))
+        return [table for table in tables if table is not None]
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         yield sizes.scoring(sizes.model(self).questions, 2)
