@@ -55,8 +55,11 @@ class BroughtBack:
         by_family: dict[str, type[Attack]] = {}
         for attack in attacks.values():
             by_family.setdefault(attack.family.name, attack)
-        tables = [own.family.recovered(own) for own in results]
-        tables.append(pd.DataFrame([row for one in failures for row in one.rows(by_family)]))
+        own_results, failed = [*results], [row for one in failures for row in one.rows(by_family)]
+        # Attacks that bring nothing back stand beside those that do, and make no page by themselves.
+        has_page = bool(failed) or any(own.family.brings_back for own in own_results)
+        tables = [own.family.recovered(own) for own in own_results if has_page]
+        tables.append(pd.DataFrame(failed))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
         return cls(table.reindex(columns=list(COLUMNS)), attacks)
 
