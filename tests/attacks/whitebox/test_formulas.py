@@ -13,6 +13,8 @@ import torch
 from medunlearn.attacks.whitebox.depth import erased_share, patch_scores, restored_share
 from medunlearn.attacks.whitebox.distances import cosine, linear_cka, relative_distance
 from medunlearn.attacks.whitebox.guided import guided_log_probs
+from medunlearn.attacks.whitebox.truth_probe import probe_pairs
+from medunlearn.seeds import generator
 
 
 def test_depth_by_hand() -> None:
@@ -65,3 +67,16 @@ def test_guidance_by_hand() -> None:
     weights = [0.25**2 / 0.5, 0.7**2 / 0.3]
     expected = torch.tensor([[*(weight / sum(weights) for weight in weights), 0.0]])
     torch.testing.assert_close(guided_log_probs(new, old, 2.0).exp(), expected)
+
+
+@pytest.mark.parametrize("pairs", [7, 20])
+def test_a_probe_finds_a_truth_that_its_control_does_not(pairs: int) -> None:
+    """True and false answers apart by 6 in one of ten features; random labels of an odd number teach nothing."""
+    draw = generator("probe test", pairs)
+    shift = np.array([6.0, *[0.0] * 9])
+    known, tried = ((draw.normal(size=(n, 10)) + shift, draw.normal(size=(n, 10))) for n in (pairs, 200))
+    own, control = probe_pairs(known, tried)
+    assert own.mean() > 0.85
+    assert control.mean() == pytest.approx(0.5, abs=0.2)
+    noise = (draw.normal(size=(pairs, 10)), draw.normal(size=(pairs, 10)))
+    assert probe_pairs(noise, (tried[1], draw.normal(size=(200, 10))))[0].mean() == pytest.approx(0.5, abs=0.2)

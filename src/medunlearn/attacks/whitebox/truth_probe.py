@@ -53,10 +53,12 @@ def probe_pairs(known: tuple[Floats, Floats], tried: tuple[Floats, Floats], seed
     """
     own = _successes(known, tried)
     draw = generator("probe control", seed)
-    controls = []
+    half, controls = len(known[0]) // 2, []
     for _ in range(CONTROLS):
-        swapped = draw.permutation(len(known[0])) < len(known[0]) // 2
-        true, false = (np.where(swapped[:, None], a, b) for a, b in ((known[1], known[0]), known))
+        # Of an odd number one pair is left out: more right than wrong labels would teach the truth.
+        order = draw.permutation(len(known[0]))[: 2 * half]
+        swapped = (np.arange(2 * half) < half)[:, None]
+        true, false = (np.where(swapped, a[order], b[order]) for a, b in ((known[1], known[0]), known))
         controls.append(_successes((true, false), tried))
     return own, np.mean(controls, axis=0)
 
