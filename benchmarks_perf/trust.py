@@ -31,6 +31,7 @@ import numpy as np
 import torch
 
 from medunlearn.attacks import make_attack
+from medunlearn.attacks.measure_trust import TABLE
 from medunlearn.attacks.membership.passage import Passage
 from medunlearn.attacks.membership.passes import conditional_means, document_moments, documents_in_front
 from medunlearn.attacks.whitebox.depth import erased_share, patch_scores
@@ -56,7 +57,18 @@ from medunlearn.seeds import generator
 from medunlearn.statistics.linear_classifier import cross_fitted_scores
 from medunlearn.statistics.roc import RocSample
 
-RESULTS = Path(__file__).parent / "results" / "trust.json"
+RESULTS = Path(__file__).parents[1] / "src" / "medunlearn" / "attacks" / TABLE
+NAMES = {
+    "logit_lens": "lens_probability",
+    "depth": "knowledge_kept",
+    "lens_depth": "lens_kept",
+    "probe": "probe_accuracy",
+    "distance": "nearness_to_target",
+    "forgotten_or_unseen": "told_apart",
+    "guided": "checkpoint_difference.em",
+    **{f"membership_{name}": f"{name}.auc" for name in ("loss", "zlib", "min_k", "min_k_pp", "conditional_ratio")},
+}
+"""Measures here -> measures of the attacks; the others have one name."""
 SIZES = ((40, 3), (56, 4))
 SEEDS = 4
 HIDING = ("none", "graddiff", "npo", "refusal")
@@ -509,7 +521,7 @@ def _write(path: Path, key: tuple[Any, ...], model: LanguageModel, references: R
 
 def table(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A row a measure, the most trusted first."""
-    pool = [row for row in done if row["seed"] >= 0]
+    pool = _complete(done)
     by_key = {(r["width"], r["seed"], r["knows"], r["hiding"], r["state"]): r["values"] for r in done}
     plain = [row for row in pool if row["state"] == "plain"]
     found = []
@@ -525,7 +537,7 @@ def table(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         estimate = areas["plain"]
         found.append(
             {
-                "measure": name,
+                "measure": NAMES.get(name, name),
                 "auc": estimate.value,
                 "low": estimate.low,
                 "high": estimate.high,
@@ -538,6 +550,15 @@ def table(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda row: (-(row["auc"] or 0), -row["auc_int4"] - row["auc_relearned"]))
+
+
+def _complete(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the seeds of which every model was measured in every state, with and without the patients."""
+    counts: dict[tuple[int, int], int] = {}
+    for row in done:
+        counts[row["width"], row["seed"]] = counts.get((row["width"], row["seed"]), 0) + 1
+    whole = 2 * len(HIDING) * 3
+    return [row for row in done if row["seed"] >= 0 and counts[row["width"], row["seed"]] == whole]
 
 
 def _changes(row: dict[str, Any], name: str, by_key: dict[Any, dict[str, float]]) -> dict[str, float]:
@@ -559,10 +580,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--write", action="store_true", help="store the table beside this script")
+    parser.add_argument("--write", action="store_true", help="store the table in the package, for the page's order")
+    parser.add_argument("--stored", action="store_true", help="of what is measured already, without measuring")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    found = table(rows(chosen.out, chosen.seeds))
+    path = chosen.out / "rows.jsonl"
+    stored_rows = [json.loads(line) for line in path.read_text().splitlines()] if chosen.stored else None
+    found = table(rows(chosen.out, chosen.seeds) if stored_rows is None else stored_rows)
     for row in found:
         print({key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()})
     if chosen.write:

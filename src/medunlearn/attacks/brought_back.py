@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_protocol import Attack
 from medunlearn.attacks.attacked import Attacks, recorded_attacks
+from medunlearn.attacks.measure_trust import trust, trust_table
 from medunlearn.attacks.membership.membership_results import READINGS as MEMBERSHIP_READINGS
 from medunlearn.attacks.recovery.recovery_results import READINGS
 from medunlearn.errors import InputError
@@ -61,14 +62,14 @@ class BroughtBack:
         tables = [own.family.recovered(own) for own in own_results if has_page]
         tables.append(pd.DataFrame(failed))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
-        return cls(table.reindex(columns=list(COLUMNS)), attacks)
+        return cls(_most_trusted_first(table.reindex(columns=list(COLUMNS))), attacks)
 
     def part(self) -> AttackPart:
         """The section and its numbers, for a report; no section without numbers or failures."""
         titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
         alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
         words = {**READINGS, **MEMBERSHIP_READINGS}
-        shown = battery_section(self.table, words, self.measure_titles, alone)
+        shown = battery_section(self.table, words, self.measure_titles, alone, _about_order(self.table))
         return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
 
     def page(self, attacks: Attacks, title: str) -> Report:
@@ -126,6 +127,33 @@ class Failure:
         if attack is not None and (attack.family.brings_back or attack.sets):
             place = {"attack": self.family, "title": attack.title, "model": self.run.label}
             yield {**place, "role": self.run.role, "reason": self.reason}
+
+
+def _trust_of(row: Mapping[str, Any]) -> float | None:
+    measure = row["measure"]
+    return trust(str(row["attack"]), measure) if isinstance(measure, str) else None
+
+
+def _most_trusted_first(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows by the best known trust in a measure of their attack; attacks that were not tried come last."""
+    known: dict[str, float] = {}
+    for row in rows_of(table):
+        attack = str(row["attack"])
+        known[attack] = max(known.get(attack, -1.0), _trust_of(row) or -1.0)
+    return table.sort_values("attack", key=lambda names: -names.map(known), kind="stable", ignore_index=True)
+
+
+def _about_order(table: pd.DataFrame) -> tuple[str, ...]:
+    """A sentence on the order of the rows, with the numbers that it stands on; none without any."""
+    areas = {row["title"]: area for row in rows_of(table) if (area := _trust_of(row)) is not None}
+    if len(areas) < 2:
+        return ()
+    models = next(iter(trust_table().values()))["models"]
+    listed = ", ".join(f"{title} {area:.2f}" for title, area in areas.items())
+    return (
+        "The first rows are the most trusted: how often a measure put a tiny model that knows the patients above "
+        f"one that does not, whatever hides them ({models} models, 0.5 = tells nothing): {listed}.",
+    )
 
 
 def _words_of_metric(name: str) -> tuple[str, str]:
