@@ -136,6 +136,8 @@ def _trust_of(row: Mapping[str, Any]) -> float | None:
 
 def _most_trusted_first(table: pd.DataFrame) -> pd.DataFrame:
     """The rows by the best known trust in a measure of their attack; attacks that were not tried come last."""
+    if table.empty:
+        return table
     known: dict[str, float] = {}
     for row in rows_of(table):
         attack = str(row["attack"])
