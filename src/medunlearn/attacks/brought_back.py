@@ -62,7 +62,19 @@ class BroughtBack:
         tables = [own.family.recovered(own) for own in own_results if has_page]
         tables.append(pd.DataFrame(failed))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
-        return cls(_most_trusted_first(table.reindex(columns=list(COLUMNS))), attacks)
+        return cls(cls.ordered(table.reindex(columns=list(COLUMNS))), attacks)
+
+    @staticmethod
+    def ordered(table: pd.DataFrame) -> pd.DataFrame:
+        """Rows by the best known trust in a measure of their attack; attacks that were not tried come last."""
+        if table.empty:
+            return table
+        known: dict[str, float] = {}
+        for row in rows_of(table):
+            attack, area = str(row["attack"]), _trust_of(row)
+            known[attack] = max(known.get(attack, -1.0), -1.0 if area is None else area)
+        order = [known[str(name)] for name in table["attack"]]
+        return table.iloc[sorted(range(len(order)), key=lambda n: -order[n])].reset_index(drop=True)
 
     def part(self) -> AttackPart:
         """The section and its numbers, for a report; no section without numbers or failures."""
@@ -132,17 +144,6 @@ class Failure:
 def _trust_of(row: Mapping[str, Any]) -> float | None:
     measure = row["measure"]
     return trust(str(row["attack"]), measure) if isinstance(measure, str) else None
-
-
-def _most_trusted_first(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows by the best known trust in a measure of their attack; attacks that were not tried come last."""
-    if table.empty:
-        return table
-    known: dict[str, float] = {}
-    for row in rows_of(table):
-        attack = str(row["attack"])
-        known[attack] = max(known.get(attack, -1.0), _trust_of(row) or -1.0)
-    return table.sort_values("attack", key=lambda names: -names.map(known), kind="stable", ignore_index=True)
 
 
 def _about_order(table: pd.DataFrame) -> tuple[str, ...]:
