@@ -152,7 +152,7 @@ def test_the_page_has_areas_beside_the_retrained_models(tmp_path: Path) -> None:
         assert side * rows[name]["difference_low"] > 0
         assert side * rows[name]["difference_high"] > 0
         assert rows[name]["reading"] == reading_there
-    assert rows["retrained"]["difference"] is None
+    assert pd.isna(rows["retrained"]["difference"])
     assert {row["title"] for row in rows.values()} == {"Membership, Loss"}
     assert recovered_rows(Attacks((), 200, 0, MEMBERSHIP), {}).empty
 
