@@ -20,7 +20,7 @@ def areas(language_model: Any, documents: list[Record], members: slice, others: 
 def test_memorized_patients_are_told_from_unseen_ones(
     memorized: Any, untrained: Any, documents: list[Record]
 ) -> None:
-    assert areas(memorized, documents, slice(0, 20), slice(20, 40)) > 0.9
+    assert areas(memorized, documents, slice(0, 20), slice(20, 40)) > 0.8
     # Both halves learned, or neither: nothing to tell. Ten against ten settle it to about 0.2.
     assert abs(areas(memorized, documents, slice(0, 10), slice(10, 20)) - 0.5) < 0.3
     assert abs(areas(untrained, documents, slice(0, 20), slice(20, 40)) - 0.5) < 0.25
