@@ -14,8 +14,10 @@ from medunlearn.attacks.membership import passes
 from medunlearn.attacks.membership.membership_results import score_candidates, summarize
 from medunlearn.attacks.membership.passage import Passage
 from medunlearn.attacks.membership.passes import (
+    conditional_means,
     document_moments,
     document_sequences,
+    documents_in_front,
     gradient_norms,
     log_likelihoods,
 )
@@ -77,12 +79,37 @@ def test_gradient_norms_are_those_of_plain_backward_passes(
         assert norm == pytest.approx(squares**0.5, rel=1e-4)
 
 
+def test_documents_in_front_are_read_first(memorized: Any, documents: list[Record]) -> None:
+    """The mean over a document's own tokens, in one text behind others; never behind itself, and cut to fit."""
+    members = [place < 20 for place in range(len(documents))]
+    in_front = documents_in_front(members, 0)
+    assert all(len(own) == 4 and place not in own for place, own in enumerate(in_front))
+    assert not any(members[place] for own in in_front for place in own)
+    assert documents_in_front([True] * 9 + [False] * 7, 0) == [()] * 16
+    sequences = document_sequences(documents, memorized.tokenizer, None)
+    pieces = [piece for place in in_front[3] for piece in sequences[place]]
+    (own,) = sequences[3]
+    ids = [token for piece in (*pieces, own) for token in piece.ids]
+    expected = token_log_probs(memorized, ids)[-own.scored :].mean().item()
+    assert conditional_means(memorized, [[own], [own]], [pieces, []]) == [pytest.approx(expected, rel=1e-4), None]
+    memorized.model.config.max_position_embeddings, longest = len(own.ids) + 5, 2048
+    try:
+        (short,) = conditional_means(memorized, [[own]], [pieces])
+    finally:
+        memorized.model.config.max_position_embeddings = longest
+    expected = token_log_probs(memorized, ids[-len(own.ids) - 5 :])[-own.scored :].mean().item()
+    assert short == pytest.approx(expected, rel=1e-4)
+
+
 def areas(language_model: Any, documents: Sequence[Record], reference: Any) -> dict[str, dict[str, Any]]:
     """Area and interval of each attack: the first twenty documents against the others."""
     sequences = document_sequences(documents, language_model.tokenizer, None)
     moments = document_moments(language_model, sequences)
     likelihoods, norms = log_likelihoods(reference, sequences), gradient_norms(language_model, sequences)
-    names = ("loss", "zlib", "min_k", "min_k_pp", "reference", "gradient_norm")
+    in_front = documents_in_front([place < 20 for place in range(len(documents))], 0)
+    pieces = [[piece for place in own for piece in sequences[place]] for own in in_front]
+    conditionals = conditional_means(language_model, sequences, pieces)
+    names = ("loss", "zlib", "min_k", "min_k_pp", "reference", "gradient_norm", "conditional_ratio")
     who = [Candidate(record, record.record_id, place < 20, "all") for place, record in enumerate(documents)]
     passages = [
         Passage(
@@ -90,8 +117,11 @@ def areas(language_model: Any, documents: Sequence[Record], reference: Any) -> d
             *(np.float64(part) for part in (seen.log_probs, seen.means, seen.variances)),
             reference=likelihood,
             gradient_norm=norm,
+            conditional=conditional,
         )
-        for one, seen, likelihood, norm in zip(who, moments, likelihoods, norms, strict=True)
+        for one, seen, likelihood, norm, conditional in zip(
+            who, moments, likelihoods, norms, conditionals, strict=True
+        )
     ]
     scores = score_candidates(who, passages, {name: make_attack(name, {}) for name in names})
     table = summarize(scores, replicates=400, seed=0)

@@ -17,6 +17,7 @@ from medunlearn.attacks.membership.membership_results import (
     curves,
     privacy_leaks,
     reading,
+    recovered_rows,
     score_candidates,
     summarize,
 )
@@ -138,6 +139,24 @@ def test_over_forgetting_is_read_against_the_retrained_model(tmp_path: Path) -> 
     assert readings(models[2], low) == {"crushed": "not told apart"}
 
 
+def test_the_page_has_areas_beside_the_retrained_models(tmp_path: Path) -> None:
+    """An area far below the retrained model's is an alarm as one above it is."""
+    at = {"leaky": 1.0, "crushed": -1.0}
+    models = [attacked(tmp_path, name, drawn(shift)) for name, shift in at.items()]
+    retrained = attacked(tmp_path, "retrained", drawn(0.0), "train", without="x")
+    attacks = Attacks((*models, retrained), 200, 0, MEMBERSHIP)
+    rows = {row["model"]: row for row in recovered_rows(attacks, {"loss": "Loss"}).to_dict("records")}
+    areas = {name: row["value"] for name, row in rows.items()}
+    for name, side, reading_there in (("leaky", 1, "still leaks"), ("crushed", -1, "over-forgotten")):
+        assert rows[name]["difference"] == pytest.approx(areas[name] - areas["retrained"])
+        assert side * rows[name]["difference_low"] > 0
+        assert side * rows[name]["difference_high"] > 0
+        assert rows[name]["reading"] == reading_there
+    assert pd.isna(rows["retrained"]["difference"])
+    assert {row["title"] for row in rows.values()} == {"Membership, Loss"}
+    assert recovered_rows(Attacks((), 200, 0, MEMBERSHIP), {}).empty
+
+
 def test_reading_of_sides() -> None:
     assert reading(["above"]) == "still leaks"
     assert reading(["below", "above"]) == "over-forgotten"
@@ -153,6 +172,10 @@ def test_a_comparison_is_of_the_same_documents() -> None:
     assert gap["difference"] == pytest.approx(expected)
     assert gap["reading"] == "above"
     assert compare(scores, others.iloc[5:], replicates=100, seed=0).iloc[0]["n_pairs"] == 235
+    rates = compare(scores, others, replicates=100, seed=0).set_index("measure")
+    expected = summary_of(scores)["tpr_at_1pct_fpr"]["value"] - summary_of(others)["tpr_at_1pct_fpr"]["value"]
+    assert rates.loc["tpr_at_1pct_fpr", "difference"] == pytest.approx(expected)
+    assert "tpr_at_0.1pct_fpr" not in rates.index  # takes 1,000 non-members
 
 
 def test_privacy_leakage_is_the_difference_over_the_retrained_models_area() -> None:

@@ -23,6 +23,7 @@ ATTACKS: dict[str, str] = {
     "min_k_pp": "medunlearn.attacks.membership.likelihood_attacks:MinKPlusPlus",
     "reference": "medunlearn.attacks.membership.likelihood_attacks:ReferenceRatio",
     "gradient_norm": "medunlearn.attacks.membership.likelihood_attacks:GradientNorm",
+    "conditional_ratio": "medunlearn.attacks.membership.likelihood_attacks:ReCaLL",
     "cumulative": "medunlearn.attacks.reconstruction.reconstruction_attack:Cumulative",
     "relearning": "medunlearn.attacks.recovery.relearning_attack:Relearning",
     "relearning_lora": "medunlearn.attacks.recovery.relearning_lora_attack:RelearningLora",
@@ -32,6 +33,12 @@ ATTACKS: dict[str, str] = {
     "extraction_strength": "medunlearn.attacks.recovery.extraction_strength_attack:ExtractionStrength",
     "verbatim": "medunlearn.attacks.recovery.verbatim_attack:Verbatim",
     "collateral": "medunlearn.attacks.recovery.collateral_attack:Collateral",
+    "logit_lens": "medunlearn.attacks.whitebox.logit_lens_attack:LogitLens",
+    "patching": "medunlearn.attacks.whitebox.patching_attack:Patching",
+    "linear_probe": "medunlearn.attacks.whitebox.probe_attack:LinearProbe",
+    "hidden_distance": "medunlearn.attacks.whitebox.distance_attack:HiddenDistance",
+    "forgotten_patients": "medunlearn.attacks.whitebox.forgotten_patients_attack:ForgottenPatients",
+    "checkpoint_difference": "medunlearn.attacks.whitebox.checkpoint_attack:CheckpointDifference",
 }
 DEFAULT: tuple[str, ...] = ("membership",)
 """Attacks of a command that names none."""

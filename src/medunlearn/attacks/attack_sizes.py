@@ -38,6 +38,19 @@ class AttackSizes(Protocol):
         """One greedy answer to each question."""
         ...
 
+    @property
+    def layers(self) -> int:
+        """Number of decoder layers."""
+        ...
+
+    def scoring(self, questions: Sequence[Question], passes: float, *, models: int = 1) -> Cost:
+        """Teacher-forced passes over questions with their reference answers.
+
+        Args:
+            models: number of models in memory.
+        """
+        ...
+
     def model(self, attack: Any) -> AttackedModel:
         """The attacked model, of which only the questions can be read; its weights are an empty mapping."""
         ...

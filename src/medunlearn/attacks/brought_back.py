@@ -12,6 +12,8 @@ import pandas as pd
 from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_protocol import Attack
 from medunlearn.attacks.attacked import Attacks, recorded_attacks
+from medunlearn.attacks.measure_trust import trust, trust_table
+from medunlearn.attacks.membership.membership_results import READINGS as MEMBERSHIP_READINGS
 from medunlearn.attacks.recovery.recovery_results import BELOW, DAMAGED, NOT_TOLD_APART, READINGS
 from medunlearn.errors import InputError
 from medunlearn.metrics import get_metric
@@ -54,17 +56,33 @@ class BroughtBack:
         by_family: dict[str, type[Attack]] = {}
         for attack in attacks.values():
             by_family.setdefault(attack.family.name, attack)
-        tables = [own.family.recovered(own) for own in results]
-        tables.append(pd.DataFrame([row for one in failures for row in one.rows(by_family)]))
+        own_results, failed = [*results], [row for one in failures for row in one.rows(by_family)]
+        # Attacks that bring nothing back stand beside those that do, and make no page by themselves.
+        has_page = bool(failed) or any(own.family.brings_back for own in own_results)
+        tables = [own.family.recovered(own) for own in own_results if has_page]
+        tables.append(pd.DataFrame(failed))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
         table = _beside_damage(table).reindex(columns=list(COLUMNS))
-        return cls(table.astype({"states": "Int64", "n_subjects": "Int64"}), attacks)
+        return cls(cls.ordered(table.astype({"states": "Int64", "n_subjects": "Int64"})), attacks)
+
+    @staticmethod
+    def ordered(table: pd.DataFrame) -> pd.DataFrame:
+        """Rows by the best known trust in a measure of their attack; attacks that were not tried come last."""
+        if table.empty:
+            return table
+        known: dict[str, float] = {}
+        for row in rows_of(table):
+            attack, area = str(row["attack"]), _trust_of(row)
+            known[attack] = max(known.get(attack, -1.0), -1.0 if area is None else area)
+        order = [known[str(name)] for name in table["attack"]]
+        return table.iloc[sorted(range(len(order)), key=lambda n: -order[n])].reset_index(drop=True)
 
     def part(self) -> AttackPart:
         """The section and its numbers, for a report; no section without numbers or failures."""
-        shown_attacks = filter(None, (self._attack(row["attack"]) for row in rows_of(self.table)))
-        alone = {attack.title: attack.alone for attack in shown_attacks}
-        shown = battery_section(self.table, READINGS, self.measure_titles, alone)
+        titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
+        alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
+        words = {**READINGS, **MEMBERSHIP_READINGS}
+        shown = battery_section(self.table, words, self.measure_titles, alone, _about_order(self.table))
         return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
 
     def page(self, attacks: Attacks, title: str) -> Report:
@@ -135,9 +153,27 @@ class Failure:
     def rows(self, by_family: Mapping[str, type[Attack]]) -> Iterator[dict[str, Any]]:
         """Its row of the page, if the family's attacks bring something back."""
         attack = by_family.get(self.family)
-        if attack is not None and attack.family.brings_back:
+        if attack is not None and (attack.family.brings_back or attack.sets):
             place = {"attack": self.family, "title": attack.title, "model": self.run.label}
             yield {**place, "role": self.run.role, "reason": self.reason}
+
+
+def _trust_of(row: Mapping[str, Any]) -> float | None:
+    measure = row["measure"]
+    return trust(str(row["attack"]), measure) if isinstance(measure, str) else None
+
+
+def _about_order(table: pd.DataFrame) -> tuple[str, ...]:
+    """A sentence on the order of the rows, with the numbers that it stands on; none without any."""
+    areas = {row["title"]: area for row in rows_of(table) if (area := _trust_of(row)) is not None}
+    if len(areas) < 2:
+        return ()
+    models = next(iter(trust_table().values()))["models"]
+    listed = ", ".join(f"{title} {area:.2f}" for title, area in areas.items())
+    return (
+        "The first rows are the most trusted: how often a measure put a tiny model that knows the patients above "
+        f"one that does not, whatever hides them ({models} models, 0.5 = tells nothing): {listed}.",
+    )
 
 
 def _words_of_metric(name: str) -> tuple[str, str]:

@@ -251,7 +251,8 @@ CHOICE_PROBABILITY = _option_measure(
 OPTION_ACCURACY = _option_measure(
     name="option_accuracy",
     title="Classification accuracy",
-    meaning="0 or 1, 1 = the right option is the most probable one; the mean of a guess is 1 / options",
+    meaning="0 or 1, 1 = the right option is the most probable one; the mean of a guess is 1 / options. A choice "
+    "overstates forgetting: a model may fail it and still say the answer (arXiv 2510.07626)",
     source="MedForget, Section 4.1",
     function=chooses_right,
     lacking="options to choose from",

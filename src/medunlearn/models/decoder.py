@@ -109,6 +109,24 @@ class Decoder:
             hook.remove()
         return at_least_fp32(logits[0])
 
+    def all_hidden(self, batch: Batch) -> list[Tensor]:
+        """Output of each decoder layer at every position, one pass: L tensors of [R, T, W]; no gradient."""
+        caught: list[Tensor] = []
+        with ExitStack() as until, torch.no_grad():
+            for layer in self.layers:
+                hook = layer.register_forward_hook(lambda module, inputs, output: caught.append(_first(output)))
+                until.callback(hook.remove)
+            self._run(decoder_body(self.base), batch)
+        return caught
+
+    def read_out(self, batch: Batch, trunk: Trunk) -> Tensor:
+        """Inputs of the head at the positions that are read if the trunk were all layers, [N, W]: the trunk's
+        output behind the final norm. Requires ``support.layers``.
+        """
+        with self._stood_in(trunk, trunk.layers - 1):
+            output = self._run(decoder_body(self.base), batch)
+        return _picked(output.last_hidden_state, batch)
+
     def _states(self, batch: Batch, trunk: Trunk | None, last: int) -> Tensor:
         """Output of layer ``last`` at every position, [R, T, W]."""
         caught: list[Tensor] = []

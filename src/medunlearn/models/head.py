@@ -168,6 +168,18 @@ def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
+def ranked(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability of each target, and its rank among all tokens (1 = most likely), [N] each."""
+    log_probs, ranks = _per_position(hidden), torch.empty_like(targets)
+    for places in head.pieces(len(hidden)):
+        logits = head.logits(hidden[places])
+        picked = logits.gather(1, targets[places, None])
+        log_probs[places] = (picked - logits.logsumexp(dim=1, keepdim=True)).squeeze(1)
+        ranks[places] = 1 + (logits > picked).sum(dim=1)
+    return log_probs, ranks
+
+
+@torch.no_grad()
 def moments(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Target log-probability, and mean and variance of the log-probability at each position, [N] each.
 

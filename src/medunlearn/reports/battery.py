@@ -51,7 +51,11 @@ Row = Mapping[str, Any]
 
 
 def battery_section(
-    table: pd.DataFrame, words: Mapping[str, str], measures: Mapping[str, str], alone: Mapping[str, str]
+    table: pd.DataFrame,
+    words: Mapping[str, str],
+    measures: Mapping[str, str],
+    alone: Mapping[str, str],
+    notes: Sequence[str] = (),
 ) -> Section | None:
     """The section; None without rows.
 
@@ -60,13 +64,15 @@ def battery_section(
         words: reading -> its basis.
         measures: name of a measure -> its title.
         alone: an attack's title -> meaning of its number without a retrained model.
+        notes: further sentences.
     """
     if table.empty:
         return None
     rows = [*rows_of(table)]
     has_reference = any(number(row["difference"]) is not None for row in rows)
     readings = {_text(row["reading"]) for row in rows}
-    bullets = [f"{word.capitalize()}: {why}." for word, why in words.items() if word in readings]
+    bullets = [*notes]
+    bullets += [f"{word.capitalize()}: {why}." for word, why in words.items() if word in readings]
     if not has_reference:
         for why in dict.fromkeys(alone.values()):
             titles = ", ".join(title for title, own in alone.items() if own == why)

@@ -77,7 +77,7 @@ class Membership:
 
     Attributes:
         table: model, group, attack, measure, value, low, high, reason, n_members, n_nonmembers, reading.
-        comparisons: model, against, group, attack, difference, low, high, p, reading.
+        comparisons: model, against, group, attack, measure, difference, low, high, p, reading.
         curves: model, group, attack, fpr, tpr.
         titles: an attack's name -> its title.
     """

@@ -238,10 +238,9 @@ def _with_transforms(matrix: ScoreMatrix, values: Array, composites: Sequence[Co
 def _align(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array]:
     """Both models' values with the same rows and columns; NaN for missing items."""
     measures = tuple(dict.fromkeys((*ours.measures, *theirs.measures)))
-    if ours.keys.equals(theirs.keys):
-        rows = np.arange(len(ours.keys))
-    else:
-        rows = np.array(_places(ours.keys, theirs.keys), dtype=np.intp)  # of no row, too
+    same = ours.keys.equals(theirs.keys)
+    # Without a row an array would be of floats, which are no places.
+    rows = np.arange(len(ours.keys)) if same else np.array(_places(ours.keys, theirs.keys), dtype=np.intp)
     values = _widen(ours.values, ours.measures, measures)
     other = np.full(values.shape, np.nan)
     other[rows] = _widen(theirs.values, theirs.measures, measures)

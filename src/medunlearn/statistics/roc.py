@@ -111,13 +111,27 @@ class RocSample:
         Args:
             relative: divide by the AUC of ``others``; draws in which that is 0 are dropped.
         """
+        return self._difference(*self._scored_by_both(scores, others), area, relative)
+
+    def tpr_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike, fpr: float) -> Estimate:
+        """The same difference of :meth:`tpr_at`; no value with fewer than :func:`nonmembers_needed` non-members."""
+        first, second = self._scored_by_both(scores, others)
+        scored = ~np.isnan(first)
+        if int((scored & ~self._flags).sum()) < nonmembers_needed(fpr):
+            return Estimate(None, None, None, int(scored.sum()), self._fewest(scored))
+        return self._difference(first, second, lambda ours, theirs: rate_at(ours, theirs, fpr), False)
+
+    def _scored_by_both(self, scores: npt.ArrayLike, others: npt.ArrayLike) -> tuple[Array, Array]:
+        """Both scores, NaN where either is."""
         first, _ = _check_scores(scores, self.members)
         second, _ = _check_scores(others, self.members)
-        lonely = np.isnan(first) | np.isnan(second)
-        (own, own_draws), (other, other_draws) = (
-            self._values(np.where(lonely, np.nan, values), area) for values in (first, second)
-        )
-        n, fewest = int((~lonely).sum()), self._fewest(~lonely)
+        unscored = np.isnan(first) | np.isnan(second)
+        return np.where(unscored, np.nan, first), np.where(unscored, np.nan, second)
+
+    def _difference(self, scores: Array, others: Array, measure: Measure, relative: bool) -> Estimate:
+        scored = ~np.isnan(scores)
+        (own, own_draws), (other, other_draws) = self._values(scores, measure), self._values(others, measure)
+        n, fewest = int(scored.sum()), self._fewest(scored)
         value, gaps = own - other, own_draws - other_draws
         if relative:
             value = value / other if other else math.nan
@@ -126,7 +140,7 @@ class RocSample:
             return Estimate(None, None, None, n, fewest)
         gaps = gaps[np.isfinite(gaps)]
         bounds = UNBOUNDED if relative else (-1.0, 1.0)
-        uncertainty = from_draws(float(value), gaps, fewest, bounds, self._effective(~lonely))
+        uncertainty = from_draws(float(value), gaps, fewest, bounds, self._effective(scored))
         return Estimate.of(float(value), uncertainty, n, fewest, self.replicates - len(gaps), self.level)
 
     @cached_property

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from medunlearn.attacks.attack_protocol import Touch
 from medunlearn.attacks.membership.membership_attack import MembershipAttack
 from medunlearn.attacks.membership.passage import Floats, Need, Passage
 from medunlearn.metrics.measure import Score
@@ -25,6 +27,7 @@ class Loss(MembershipAttack):
     """
 
     name: ClassVar[str] = "loss"
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {}}
     title: ClassVar[str] = "Loss"
     source: ClassVar[str] = "Yeom et al. 2018; LUME, Section 2.3"
 
@@ -42,6 +45,7 @@ class ZlibRatio(MembershipAttack):
     """
 
     name: ClassVar[str] = "zlib"
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}}
     title: ClassVar[str] = "Zlib"
     source: ClassVar[str] = "Carlini et al. 2021, Section 5.2"
 
@@ -59,6 +63,7 @@ class MinK(MembershipAttack):
     """
 
     name: ClassVar[str] = "min_k"
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}}
     title: ClassVar[str] = "Min-K%"
     source: ClassVar[str] = "Shi et al. 2024"
     k: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -77,6 +82,7 @@ class MuseMinK(MinK):
     """
 
     name: ClassVar[str] = "min_k.muse"
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     title: ClassVar[str] = "Min-40% without EOS"
     source: ClassVar[str] = "MUSE (arXiv 2407.06460), Section 3.3"
     variant: ClassVar[str] = "MUSE's code"
@@ -96,6 +102,7 @@ class MinKPlusPlus(MembershipAttack):
     """
 
     name: ClassVar[str] = "min_k_pp"
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {}}
     title: ClassVar[str] = "Min-K%++"
     source: ClassVar[str] = "Zhang et al. 2024 (Min-K%++)"
     needs: ClassVar[tuple[Need, ...]] = ("moments",)
@@ -142,6 +149,7 @@ class GradientNorm(MembershipAttack):
     """
 
     name: ClassVar[str] = "gradient_norm"
+    touches: ClassVar[tuple[Touch, ...]] = ("gradients",)
     title: ClassVar[str] = "Gradient norm"
     source: ClassVar[str] = "Wang et al. 2024; Dorna et al. 2026 (OpenUnlearning)"
     needs: ClassVar[tuple[Need, ...]] = ("gradient_norm",)
@@ -149,6 +157,31 @@ class GradientNorm(MembershipAttack):
     def score(self, passage: Passage) -> Score:
         assert passage.gradient_norm is not None
         return Score(-passage.gradient_norm)
+
+
+@dataclass(frozen=True)
+class ReCaLL(MembershipAttack):
+    """Mean log-likelihood behind documents of non-members over that of the document alone; higher = more likely a
+    member.
+
+    Both are below 0. A document that was learned by heart loses more by what stands in front of it than one that
+    was not. A score above 1: the documents in front make it less likely. No bounds: the mean of
+    a document that the model says with certainty is taken to be -1e-6.
+
+    Source: Xie et al. 2024 (arXiv 2406.15968), "ReCaLL: membership inference via relative conditional
+    log-likelihoods", Section 3. The documents in front are :data:`~.passes.SHOTS` of the non-members; each is
+    scored behind others than itself.
+    """
+
+    name: ClassVar[str] = "conditional_ratio"
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}}
+    title: ClassVar[str] = "ReCaLL"
+    source: ClassVar[str] = "Xie et al. 2024 (arXiv 2406.15968)"
+    needs: ClassVar[tuple[Need, ...]] = ("conditional",)
+
+    def score(self, passage: Passage) -> Score:
+        assert passage.conditional is not None
+        return Score(passage.conditional / min(float(passage.log_probs.mean()), -LEAST_DEVIATION))
 
 
 def _of_lowest(values: Floats, share: float, eos: bool) -> Score:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from medunlearn.attacks.attack_protocol import Attack, AttackFamily, AttackJob
+from medunlearn.attacks.attack_protocol import Attack, AttackFamily, AttackJob, Touch
 from medunlearn.attacks.membership.passage import Need, Passage
 from medunlearn.metrics.measure import Score
 
@@ -75,6 +75,12 @@ class MembershipFamily(AttackFamily):
 
         return privacy_leaks(ours, theirs, replicates=replicates, seed=seed)
 
+    def recovered(self, attacks: Attacks) -> pd.DataFrame:
+        from medunlearn.attacks import known_attacks
+        from medunlearn.attacks.membership.membership_results import recovered_rows
+
+        return recovered_rows(attacks, {name: cls.title for name, cls in known_attacks().items()})
+
     def epoch_rows(self, attacked: Attacked, level: str) -> list[dict[str, Any]]:
         from medunlearn.attacks.membership.membership_results import epoch_rows
 
@@ -94,6 +100,14 @@ class MembershipAttack(Attack):
     family: ClassVar[AttackFamily] = MEMBERSHIP
     question: ClassVar[str] = "whether a document was in the training set"
     needs: ClassVar[tuple[Need, ...]] = ()
+    touches: ClassVar[tuple[Touch, ...]] = ("likelihoods",)
+    measures: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "auc": (
+            "Area under the ROC curve",
+            "0-1, 0.5 = guessing; on either side of the retrained model's it tells who was in the training data",
+        )
+    }
+    alone: ClassVar[str] = "0.5 is guessing; a model that never saw the documents may differ from it by their kind"
     untested: ClassVar[tuple[tuple[str, str, str], ...]] = (
         (
             MEMBERSHIP.name,

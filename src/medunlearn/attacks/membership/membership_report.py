@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from medunlearn.attacks import known_attacks
 from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.membership.membership_results import CURVES, MEASURE
+from medunlearn.attacks.membership.membership_results import AUC, CURVES, MEASURE
 from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.data.storage import read_frame
 from medunlearn.reports.attack_tables import (
@@ -130,11 +130,11 @@ def _membership_reasons(content: ReportContent) -> tuple[str, ...]:
 
 
 def _areadifference_table(content: ReportContent) -> Table | None:
-    columns = (Cell("Models"), Cell("Attack"), Cell("Difference of areas", "95% interval"), Cell("It lies"))
+    columns = (Cell("Models"), Cell("Attack"), Cell("Difference", "95% interval"), Cell("It lies"))
     rows = (
         (
             model_pair(row),
-            Cell(_title(content, row["attack"]), "" if row["group"] == "all" else _group(row["group"])),
+            Cell(_title(content, row["attack"]), ", ".join(_what_differs(row))),
             gap_cell(row),
             Cell(str(row["reading"] or "")),
         )
@@ -142,6 +142,13 @@ def _areadifference_table(content: ReportContent) -> Table | None:
         if number(row["difference"]) is not None
     )
     return records(columns, rows)
+
+
+def _what_differs(row: Row) -> Iterator[str]:
+    measure = str(row.get("measure", AUC))
+    yield MEASURES.get(measure, measure)
+    if row["group"] != "all":
+        yield _group(row["group"])
 
 
 def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
@@ -189,9 +196,9 @@ def membership_on_terminal(attacks: Attacks) -> TerminalTables:
         title=title,
         lines=("attack",),
         words=lambda row: "" if pd.isna(row["reading"]) else str(row["reading"]),
-        difference_title="Difference of areas",
+        difference_title="Difference",
         differences=attacks.comparisons,
-        difference_columns={"attack": "attack", "group": "group"},
+        difference_columns={"attack": "attack", "measure": "measure", "group": "group"},
         reading_heading="it lies",
         notes=(
             *reasons,

@@ -29,6 +29,12 @@ CHANCE = 0.5
 ABOVE, WITHIN, BELOW = "above", "not told apart", "below"
 OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
 
+READINGS: Mapping[str, str] = {
+    LEAKS: "documents of the forget set are told by a higher score than the retrained model gives them",
+    OVER_FORGOTTEN: "they are told by a lower score: the model avoids them, which shows them as well",
+}
+"""Words for an area -> what they stand on: the interval from the retrained model's, else from 0.5."""
+
 _MOST_POINTS = 500
 
 
@@ -129,13 +135,14 @@ def _corners(curve: pd.DataFrame) -> pd.DataFrame:
 def compare(
     scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed: int, relative: bool = False
 ) -> pd.DataFrame:
-    """Difference of two models' AUCs on the same documents, one row per group and attack.
+    """Differences of two models' AUCs and true positive rates on the same documents.
 
     Args:
-        relative: divide the difference by the other model's AUC.
+        relative: divide the difference by the other model's AUC; of areas alone.
 
     Returns:
-        group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out on
+        One row per group, attack and measure (``auc``, and the rates that are measurable): group, attack, measure,
+        difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out on
         that side, else ``not distinguished``), n_pairs, n_subjects.
     """
     keys = ["item", "subject", "node", "member", "attack"]
@@ -144,12 +151,19 @@ def compare(
     for (group, attack), part in pairs.groupby(["node", "attack"], sort=False):
         sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
         ours, theirs = (part[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("value", "value_other"))
-        gap = sample.auc_difference(ours, theirs, relative=relative)
-        numbers = {"difference": gap.value, "low": gap.low, "high": gap.high, "p": gap.p}
-        counts = {"n_pairs": gap.n, "n_subjects": gap.n_clusters}
-        side = _side(gap.low, gap.high, 0.0)
-        rows.append({"group": group, "attack": attack, **numbers, "reading": side, **counts})
+        gaps = {AUC: sample.auc_difference(ours, theirs, relative=relative)}
+        if not relative:
+            rates = {name: sample.tpr_difference(ours, theirs, fpr) for name, fpr in RATES.items()}
+            gaps |= {name: gap for name, gap in rates.items() if gap.value is not None}
+        rows += [_gap_row(group, attack, measure, gap) for measure, gap in gaps.items()]
     return pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "p"), "Float64"))
+
+
+def _gap_row(group: Any, attack: Any, measure: str, gap: Estimate) -> dict[str, Any]:
+    labels = {"group": group, "attack": attack, "measure": measure}
+    numbers = {"difference": gap.value, "low": gap.low, "high": gap.high, "p": gap.p}
+    counts = {"n_pairs": gap.n, "n_subjects": gap.n_clusters}
+    return {**labels, **numbers, "reading": _side(gap.low, gap.high, 0.0), **counts}
 
 
 def read_area(attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
@@ -159,9 +173,44 @@ def read_area(attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
     sides = [row["against_chance"]]
     gaps = attacks.gaps(str(row["model"]))
     if len(gaps):
-        same = (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"])
+        same = (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"]) & (gaps["measure"] == AUC)
         sides = gaps.loc[same, "reading"].tolist() or sides
     return reading(sides)
+
+
+def recovered_rows(attacks: Attacks, titles: Mapping[str, str]) -> pd.DataFrame:
+    """Rows of the page of what comes back: each attack's area beside the retrained model's, on either side.
+
+    Args:
+        titles: name of an attack -> its title.
+    """
+    rows = []
+    for row in attacks.table().to_dict("records") if attacks.models else ():
+        if row["measure"] != AUC or pd.isna(row["value"]):
+            continue
+        gaps = attacks.gaps(str(row["model"]))
+        if len(gaps):
+            same = (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"]) & (gaps["measure"] == AUC)
+            gaps = gaps[same].dropna(subset=["difference"])
+        # Of several retrained models, the one from which it lies farthest on either side.
+        gap = max(gaps.to_dict("records"), key=lambda one: abs(one["difference"]), default={})
+        group = "" if row["group"] == EVERY else f", {str(row['group']).replace('_', ' ')}"
+        rows.append(
+            {
+                "attack": row["attack"],
+                "title": f"Membership, {titles.get(str(row['attack']), row['attack'])}{group}",
+                "measure": AUC,
+                "states": 1,
+                **{name: row[name] for name in ("model", "role", "value", "low", "high", "n_subjects", "reading")},
+                "before": None,
+                "against": gap.get("against"),
+                "p": gap.get("p"),
+                "reason": None,
+                "difference": gap.get("difference"),
+                **{f"difference_{end}": gap.get(end) for end in ("low", "high")},
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def reading(sides: Sequence[object]) -> str | None:
@@ -209,7 +258,7 @@ def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: 
         for sign in (1, -1)
     )
     muse = {f"muse_{to}": 100 * reversed_gaps[name] for to, name in zip(_LEAK, _GAP, strict=True)}
-    return gaps.rename(columns={"difference": "value"}).assign(**muse)
+    return gaps.rename(columns={"difference": "value"}).drop(columns="measure").assign(**muse)
 
 
 _LEAK, _GAP = ("value", "low", "high"), ("difference", "low", "high")

@@ -17,8 +17,10 @@ from medunlearn.attacks.attack_sizes import AttackSizes, Cost
 from medunlearn.attacks.membership.membership_results import CURVES, curves, score_candidates, summarize
 from medunlearn.attacks.membership.passage import Need, Passage, PassageScorer
 from medunlearn.attacks.membership.passes import (
+    conditional_means,
     document_moments,
     document_sequences,
+    documents_in_front,
     gradient_norms,
     log_likelihoods,
 )
@@ -39,6 +41,7 @@ from medunlearn.training.processes import Processes
 from medunlearn.training.turns import in_turns, takes_turns
 
 TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
+CONDITIONALS = "membership_conditionals.parquet"
 BYTES_A_TOKEN = 24
 """Log-probability, mean and variance."""
 
@@ -48,12 +51,17 @@ class _RankShare:
 
     def __init__(self, holder: ModelHolder, candidates: Sequence[Candidate]) -> None:
         rank, world, count = holder.processes.rank, holder.processes.world, len(candidates)
-        self._holder, self._share = holder, candidates[count * rank // world : count * (rank + 1) // world]
+        self._holder, self._candidates = holder, candidates
+        self._place = slice(count * rank // world, count * (rank + 1) // world)
+        self._share = candidates[self._place]
 
     @cached_property
     def _documents(self) -> list[list[TokenSequence]]:
+        return self._sequences(self._share)
+
+    def _sequences(self, candidates: Sequence[Candidate]) -> list[list[TokenSequence]]:
         run, tokenizer = self._holder.run, self._holder.model.tokenizer
-        return document_sequences([candidate.record for candidate in self._share], tokenizer, longest(run))
+        return document_sequences([candidate.record for candidate in candidates], tokenizer, longest(run))
 
     def _progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         return progress(f"{self._holder.run.label}: {what}", total, quiet=self._holder.silent)
@@ -71,6 +79,19 @@ class _RankShare:
         with self._progress("gradients", len(self._documents)) as advance:
             norms = gradient_norms(self._holder.model, self._documents, advance=advance)
         return pd.DataFrame({"record_id": _record_ids(self._share), "gradient_norm": norms})
+
+    def conditionals(self) -> pd.DataFrame:
+        """One row per document: record_id, conditional (null without documents in front)."""
+        members = [candidate.member for candidate in self._candidates]
+        places = documents_in_front(members, self._holder.settings.seed)[self._place]
+        shots = sorted({place for own in places for place in own})
+        pieces = dict(zip(shots, self._sequences([self._candidates[place] for place in shots]), strict=True))
+        in_front = [[piece for place in own for piece in pieces[place]] for own in places]
+        documents, size = self._documents, self._holder.settings.batch_size
+        with self._progress("documents behind others", sum(map(len, documents))) as advance:
+            means = conditional_means(self._holder.model, documents, in_front, batch_size=size, advance=advance)
+        values = pd.Series(means, dtype="Float64")
+        return pd.DataFrame({"record_id": _record_ids(self._share), "conditional": values})
 
 
 def _record_ids(candidates: Sequence[Candidate]) -> list[str]:
@@ -108,7 +129,7 @@ class MembershipJob(AttackJob):
         documents, share = self.candidates, _RankShare(holder, self.candidates)
         with recording.stage("pass"):
             tokens = _read_or_make(folder / TOKENS, documents, share.moments, model, processes)
-        more: dict[str, Sequence[float]] = {}
+        more: dict[str, Any] = {}
         if "reference" in self.needs and self.settings.reference is not None:
             with recording.stage("reference"):
                 more["reference"] = processes.on_main(partial(self._reference_likelihoods, holder))
@@ -117,6 +138,10 @@ class MembershipJob(AttackJob):
             with recording.stage("gradients"):
                 norms = _read_or_make(folder / GRADIENTS, documents, share.gradients, model, processes)
                 more["gradient_norm"] = norms["gradient_norm"].tolist()
+        if "conditional" in self.needs:
+            with recording.stage("conditionals"):
+                means = _read_or_make(folder / CONDITIONALS, documents, share.conditionals, model, processes)
+                more["conditional"] = [None if pd.isna(value) else float(value) for value in means["conditional"]]
         with recording.stage("score"), processes.barrier():
             if processes.main:
                 self._score(folder, tokens.assign(**more))
@@ -140,8 +165,9 @@ class MembershipJob(AttackJob):
             log_probs, means, variances = (
                 np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
             )
-            reference, gradient_norm = row.get("reference"), row.get("gradient_norm")
-            passages.append(Passage(candidate.record.text, log_probs, means, variances, reference, gradient_norm))
+            more = (row.get(name) for name in ("reference", "gradient_norm", "conditional"))
+            known = (None if value is None or np.isnan(value) else value for value in more)
+            passages.append(Passage(candidate.record.text, log_probs, means, variances, *known))
         scores = score_candidates(self.candidates, passages, self.attacks)
         summary = summarize(scores, replicates=self.settings.replicates, seed=self.settings.seed)
         replace_scores(folder, scores, attack=list(self.attacks))
@@ -149,11 +175,15 @@ class MembershipJob(AttackJob):
             write_frame(folder / name, table)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
-        """One pass over the documents for all attacks; the gradient norm needs another, forward and backward."""
+        """One pass over the documents for all attacks; the gradient norm needs another, forward and backward, and
+        ReCaLL another, whose documents in front are shared.
+        """
         records = [candidate.record for candidate in self.candidates]
         yield sizes.reading(records, bytes_a_token=BYTES_A_TOKEN)
         if "gradient_norm" in self.needs:
             yield sizes.reading(records, backward=True)
+        if "conditional" in self.needs:
+            yield sizes.reading(records)
         if "reference" in self.needs and self.settings.reference is not None:
             yield sizes.reading(records, model=self.settings.reference)
 

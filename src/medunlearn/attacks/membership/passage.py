@@ -11,7 +11,7 @@ import numpy.typing as npt
 from medunlearn.metrics.measure import Score
 
 Floats = npt.NDArray[np.float64]
-Need = Literal["moments", "reference", "gradient_norm"]
+Need = Literal["moments", "reference", "gradient_norm", "conditional"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Passage:
         means, variances: of the log-probability of the token that the model itself would draw in each place, [n].
         reference: log-likelihood of the document under the reference model, summed over its tokens.
         gradient_norm: Euclidean norm of the gradient, by all weights, of the mean loss over the n tokens.
+        conditional: mean log-probability of the n tokens behind other documents that no model was trained on.
     """
 
     text: str
@@ -31,6 +32,7 @@ class Passage:
     variances: Floats | None = None
     reference: float | None = None
     gradient_norm: float | None = None
+    conditional: float | None = None
 
 
 class PassageScorer(Protocol):
@@ -47,6 +49,7 @@ _MISSING: dict[Need, tuple[str, str]] = {
     "moments": ("variances", "the model's distributions were not looked at"),
     "reference": ("reference", "there is no reference model: give --reference FOLDER, a run or a hub id"),
     "gradient_norm": ("gradient_norm", "the gradient was not computed"),
+    "conditional": ("conditional", "the document was not read behind others: too few non-members, or no room"),
 }
 """Need -> field of the passage, and the reason where that is None."""
 

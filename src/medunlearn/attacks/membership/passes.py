@@ -15,12 +15,16 @@ from medunlearn.models.batching import Batching
 from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.rope import rope_limit
 from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence, record_sequences
+from medunlearn.seeds import generator
 
 Advance = Callable[[int], None]
 Documents = Sequence[Sequence[TokenSequence]]
 """The sequences of each document (:func:`document_sequences`)."""
+SHOTS = 4
+"""Documents in front of one in ReCaLL."""
 
 
 def document_sequences(
@@ -61,6 +65,59 @@ def log_likelihoods(
     scores = score_answers(language_model, pieces, batch_size=batch_size, advance=advance)
     sums = [sum(score.log_probs) for score in scores]
     return [sum(sums[start:stop]) for start, stop in _bounds(documents)]
+
+
+def documents_in_front(members: Sequence[bool], seed: int, shots: int = SHOTS) -> list[tuple[int, ...]]:
+    """Indices of the non-members in front of each document, never itself; none if there are too few.
+
+    Two sets are drawn: the second stands in front of the documents of the first, the first in front of all others.
+    """
+    outside = [place for place, member in enumerate(members) if not member]
+    if len(outside) < 2 * shots:
+        return [()] * len(members)
+    order = [outside[place] for place in generator("documents in front", seed).permutation(len(outside)).tolist()]
+    first, second = tuple(order[:shots]), tuple(order[shots : 2 * shots])
+    return [second if place in first else first for place in range(len(members))]
+
+
+def conditional_means(
+    language_model: LanguageModel,
+    documents: Documents,
+    in_front: Sequence[Sequence[TokenSequence]],
+    *,
+    batch_size: int = 32,
+    advance: Advance = lambda count: None,
+) -> list[float | None]:
+    """Mean log-probability of each document's scored tokens behind other documents.
+
+    Args:
+        in_front: sequences in front of each document; their last tokens if not all fit the model's context.
+
+    Returns:
+        None for a document with nothing in front of it, or that leaves no room.
+    """
+    longest = _context(language_model.model)
+    behind: list[TokenSequence] = []
+    counts = list[int]()
+    for document, before in zip(documents, in_front, strict=True):
+        tokens = [token for piece in before for token in piece.ids]
+        room = longest - max(len(piece.ids) for piece in document)
+        front = tuple(tokens[-room:] if room < len(tokens) else tokens) if room > 0 else ()
+        pieces = [
+            TokenSequence(piece.key, (*front, *piece.ids), len(front), len(front) + piece.scored_from)
+            for piece in document
+        ]
+        behind += pieces if front else []
+        counts.append(len(pieces) if front else 0)
+    scores = iter(score_answers(language_model, behind, batch_size=batch_size, advance=advance))
+    values = [[value for _ in range(count) for value in next(scores).log_probs] for count in counts]
+    return [float(np.mean(own)) if own else None for own in values]
+
+
+def _context(model: Any) -> int:
+    """Tokens that a model reads at once."""
+    longest = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2048
+    return int(min(longest, rope_limit(model)))
 
 
 def gradient_norms(

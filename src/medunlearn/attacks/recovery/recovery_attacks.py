@@ -79,6 +79,8 @@ class RecoveryFamily(AttackFamily):
     def read(self, attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
         from medunlearn.attacks.recovery.recovery_results import read_strength
 
+        if not self.attack.compares_with_retrained:
+            return None
         return read_strength(attacks, row, self.attack.before)
 
     def recovered(self, attacks: Attacks) -> pd.DataFrame:

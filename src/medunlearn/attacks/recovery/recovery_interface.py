@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.reports.blocks import Table
 
 GROUP = "recovery"
 """Key of the numbers of all recovery attacks in JSON."""
@@ -42,6 +43,8 @@ class RecoveryInterface(Attack):
 
     Attributes:
         before: the strength that stands for the unattacked model.
+        compares_with_retrained: what it brings back is read against the retrained model; False: it brings back the
+            same of that one, and nothing is read.
         measures_before: the unattacked model is measured as in `evaluate`.
         about: what is done, and how to read it, for reports.
         variant_words: words in front of a variant's name in reports.
@@ -51,6 +54,7 @@ class RecoveryInterface(Attack):
     """
 
     before: ClassVar[str] = "none"
+    compares_with_retrained: ClassVar[bool] = True
     measures_before: ClassVar[bool] = True
     about: ClassVar[tuple[str, ...]] = ()
     variant_words: ClassVar[str] = ""
@@ -75,6 +79,15 @@ class RecoveryInterface(Attack):
     def facts_of(self, model: AttackedModel) -> dict[str, Any]:
         """Facts for the run's record."""
         return {}
+
+    @classmethod
+    def more_tables(cls, facts: Mapping[str, Mapping[str, Any]]) -> Sequence[Table]:
+        """Further tables of the attack's section of a report.
+
+        Args:
+            facts: label of a model -> its record of the attack, with those of :meth:`facts_of`.
+        """
+        return ()
 
     @classmethod
     def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Recovery:
         about: what was done, and how to read it.
         variant_words: words in front of a variant's name.
         notes: sentences on skipped or meaningless parts.
+        more: further tables.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Recovery:
     about: tuple[str, ...] = ()
     variant_words: str = ""
     notes: tuple[str, ...] = ()
+    more: tuple[Table, ...] = ()
 
 
 def recovery_part(
@@ -106,6 +108,7 @@ def gather_recovery(
         about=attack.about or _plain_words(attack),
         variant_words=attack.variant_words,
         notes=(*(note for model in attacks.models for note in model.notes), *notes),
+        more=tuple(attack.more_tables({model.run.label: model.facts for model in attacks.models})),
     )
 
 
@@ -142,6 +145,7 @@ def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
         Bullets((*words, *part.notes)) if words or part.notes else None,
         details("Differences between models, paired on questions", differences),
         figures(recovery_figures(content, part), "By strength"),
+        details("One patient's answer", part.more),
         name=part.name,
     )
 

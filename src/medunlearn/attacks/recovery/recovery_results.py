@@ -134,6 +134,8 @@ def reading_of(row: Row, gaps: pd.DataFrame, before: str, of_target: pd.DataFram
         [side_of(gap["low"], gap["high"]) for gap in same[same["strength"] == strength].to_dict("records")]
         for strength in (before, row["strength"])
     )
+    # An attack that measures no unattacked model has no side before it.
+    sides_before = sides_before or [None] * len(sides_after)
     # Of several retrained models, the one against which it looks worst.
     pairs = [(b, a) for b, a in zip(sides_before, sides_after, strict=True) if a is not None]
     if not pairs:

@@ -67,6 +67,17 @@ class PricedSizes:
     def answering(self, questions: Sequence[Question], settings: EvaluateSettings) -> Cost:
         return self.pricing.answering(questions, settings)
 
+    @property
+    def layers(self) -> int:
+        return self.pricing.shape.layers
+
+    def scoring(self, questions: Sequence[Question], passes: float, *, models: int = 1) -> Cost:
+        pricing, size = self.pricing, self.settings.batch_size
+        lengths = pricing.sizes.of_items([], list(questions), pricing.rendering)
+        cost = pricing.reading(lengths, size, self.settings.weights).times(passes * pricing.growth)
+        others = (models - 1) * cost.memory.weights
+        return replace(cost, memory=replace(cost.memory, reference=others))
+
     def model(self, attack: RecoveryAttack) -> AttackedModel:
         missing: Any = None
         return PlannedModel(missing, self.pricing.benchmark, attack, self.settings, missing, True)

@@ -1,0 +1,1 @@
+"""White-box attacks: what the hidden states still hold, whatever a model says."""
