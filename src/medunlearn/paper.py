@@ -112,6 +112,8 @@ class Paper:
         verbs, calls: further commands; further functions of ``import medunlearn``: name -> target.
         demos: name of ``demo NAME`` -> (out, synthetic=, texts=, epochs=, seed=, device=, quiet=, say=) -> result.
         watch: an object with ``check``, ``measures`` and ``held_out``: measurements after epochs of `train`.
+        experiment: (values of a file for `run` that names the paper) -> an object with ``forecast(device)`` and
+            ``run(device=, quiet=, say=)``; "" for a paper whose experiments are those of every benchmark.
         missing: of a stand-in: why the benchmark's paper cannot be had; "" for a paper that is installed.
     """
 
@@ -138,6 +140,7 @@ class Paper:
     calls: Mapping[str, Target] = field(default_factory=dict)
     demos: Mapping[str, Target] = field(default_factory=dict)
     watch: Target = ""
+    experiment: Target = ""
     missing: str = ""
 
     def __post_init__(self) -> None:
@@ -180,7 +183,7 @@ def _problems(paper: Paper) -> Iterable[str]:
     """Mistakes of a declaration: the part, and the shape expected."""
     if not re.fullmatch(r"[a-z]\w*", paper.name):
         yield f"paper {paper.name!r}: name must be one lower-case word"
-    single = ("runs_page", "sweep_page", "watch")
+    single = ("runs_page", "sweep_page", "watch", "experiment")
     targets: list[tuple[str, object]] = [(name, getattr(paper, name)) for name in single]
     for part in ("own_measures", "tasks", "views", "calls", "demos"):
         targets += [(f"{part}[{key!r}]", value) for key, value in getattr(paper, part).items()]
@@ -251,6 +254,20 @@ def paper_of(builder: str) -> Paper:
     except MedunlearnError as error:
         reason = str(error)
     return Paper(name=_plain(builder), title=builder, missing=reason)
+
+
+def own_experiment(values: Mapping[str, Any]) -> Any:
+    """The experiment that a paper makes of a file's values; None if the file names no paper.
+
+    Raises:
+        ConfigError: the named paper has no experiment of its own, or wrong settings.
+    """
+    if "paper" not in values:
+        return None
+    paper = find_paper(str(values["paper"]))
+    if not paper.experiment:
+        raise ConfigError([f"paper: {paper.name} has no experiment of its own; leave `paper` out"])
+    return load(paper.experiment)(values)
 
 
 def from_papers(part: str) -> dict[str, Any]:

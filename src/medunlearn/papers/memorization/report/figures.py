@@ -1,4 +1,4 @@
-"""Figures 1, 2, 3, 5 and 7 of the memorization paper, and one by number of copies: lines with bands, bars,
+"""Figures 1 to 7 of the memorization paper, and one by number of copies: lines with bands, bars,
 panels.
 """
 
@@ -91,6 +91,35 @@ def figure_copies(content: AuditContent) -> Titled:
         ticks = sorted({int(copies) for points in series.values() for copies, *_ in points})
         if lines and len(ticks) > 1:
             yield corpus, panels([("run of 30", lines)], "copies", "ratio", ticks)
+
+
+def figure_4(content: AuditContent) -> Titled:
+    """Per prompt: share of removed options given back by each model, exact beside relaxed."""
+    prompts = dict.fromkeys(row["prompt"] for row in content.rows("options"))
+    for prompt in prompts:
+        series = {
+            match: [row for row in content.rows("options", prompt=prompt, match=match)]
+            for match in ("exact", "relaxed")
+        }
+        yield prompt, bars(series, "model", "model", "options given back")
+
+
+def figure_6(rows: Sequence[Row]) -> dict[str, Spec]:
+    """Top-k accuracy of each model on all admissions (A), and at the least k by medical specialty (B).
+
+    Args:
+        rows: of :func:`medunlearn.papers.memorization.diagnosis.accuracy.accuracy_table`.
+    """
+    least, specs = min((row["k"] for row in rows), default=0), dict[str, Spec]()
+    for title, by in (("A: all admissions", "k"), (f"B: top-{least} by specialty", "specialty")):
+        series: dict[str, list[Row]] = {}
+        for row in rows:
+            if bool(row["specialty"]) == (by == "specialty") and (by == "k" or row["k"] == least):
+                series.setdefault(row["model"], []).append({**row, "k": f"top-{row['k']}"})
+        if series:
+            specs[title] = bars(series, by, by, "accuracy")
+            specs[title]["layout"]["yaxis"] |= {"range": [0, 1]}
+    return specs
 
 
 def figure_5(content: AuditContent) -> Titled:
