@@ -278,7 +278,8 @@ class AdaptationSettings(Settings):
     out: Path = Field(description="folder of all its stages")
     model: str = Field(description="the model before adaptation: folder, hub id (org/name), or tiny")
     tiny: dict[str, Any] = Field(
-        default_factory=dict, description="settings of `train` that size the tiny model: tiny_width, tiny_layers, ..."
+        default_factory=dict,
+        description="settings of `train` for the size of the tiny model: tiny_width, ...",
     )
     steps: dict[str, Any] = Field(
         min_length=1,

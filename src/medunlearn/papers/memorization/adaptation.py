@@ -44,7 +44,9 @@ BASE = "before adaptation"
 FOLLOWING = ("baselines", "persistence", "epoch_table", "diagnosis")
 """Relations that follow from the steps."""
 NO_PRICE = "cost not estimated: it depends on how long the responses are"
-STAND_IN = "{}: its files are not read; the numbers are those of invented admissions of the expected number and length."
+STAND_IN = (
+    "{}: its files are not read; the numbers are those of invented admissions of the expected number and length."
+)
 Say = Callable[[str], None]
 
 
@@ -252,13 +254,20 @@ def _training(settings: AdaptationSettings, step: AdaptationStep) -> TrainSettin
 
 
 def _problems(settings: AdaptationSettings, steps: Mapping[str, AdaptationStep]) -> Iterator[str]:
-    audit = {key: value for key, value in settings.audit.items() if key.split(".")[0] not in AuditParts.model_fields}
-    for values, model, where in ((audit, AuditSettings, "audit"), (settings.relations, AuditRelations, "relations")):
+    audit = {
+        key: value for key, value in settings.audit.items() if key.split(".")[0] not in AuditParts.model_fields
+    }
+    for values, model, where in (
+        (audit, AuditSettings, "audit"),
+        (settings.relations, AuditRelations, "relations"),
+    ):
         try:
             check(model, dict(values))
         except ConfigError as error:
             yield from (f"{where}: {problem}" for problem in error.problems)
-    yield from (f"relations.{key} follows from the steps: leave it out" for key in FOLLOWING if key in settings.relations)
+    yield from (
+        f"relations.{key} follows from the steps: leave it out" for key in FOLLOWING if key in settings.relations
+    )
     asked = [name for name, step in steps.items() if step.options is not None]
     if len(asked) > 1:
         yield f"steps {' and '.join(asked)} both have options, and an audit asks one file: leave one out"

@@ -26,8 +26,15 @@ from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.compare import places, ratios, trends
 from medunlearn.papers.memorization.compare.ratios import Resampling, greedy_runs
-from medunlearn.papers.memorization.diagnosis.report import ACCURACY
-from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, AuditContent, AuditedModel, Row, stacked
+from medunlearn.papers.memorization.report.content import (
+    ACCURACY,
+    COLUMNS,
+    GREEDY,
+    AuditContent,
+    AuditedModel,
+    Row,
+    stacked,
+)
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.formatting import flat
 from medunlearn.reports.rank_tables import UNUSED_CHAT
@@ -232,7 +239,9 @@ def _accuracy(relations: AuditRelations) -> pd.DataFrame:
         return pd.DataFrame()
     path = relations.diagnosis / ACCURACY
     if not path.exists():
-        raise InputError(f"{relations.diagnosis}, which `diagnosis` names, holds no {ACCURACY} of `audit diagnosis`.")
+        raise InputError(
+            f"{relations.diagnosis}, which `diagnosis` names, holds no {ACCURACY} of `audit diagnosis`."
+        )
     return read_frame(path, COLUMNS["accuracy"])
 
 
@@ -332,8 +341,11 @@ def missing(
         # A search that found nothing has been made.
         **{name: any(getattr(a, table) is not None for a in audits) for name, table in _STAGES.items()},
     }
-    yield from (
-        (part["name"], part["how"])
-        for part in paper_yaml("memorization", "report")["missing"]
-        if not there[part["needs"]]
-    )
+    for part in paper_yaml("memorization", "report")["missing"]:
+        rows = tables.get(part["needs"], tables["ratios"])
+        if not there[part["needs"]]:
+            yield part["name"], part["how"]
+        elif "nothing" in part and not (rows["table"] == part["table"] if "table" in part else rows.notna()).any(
+            axis=None
+        ):
+            yield part["name"], part["nothing"]

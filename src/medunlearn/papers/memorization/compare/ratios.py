@@ -118,9 +118,15 @@ def near_table(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
         for (corpus, prefix), part in near_texts(audit, measure, least).groupby(["corpus", "prefix_tokens"]):
             rows.append(
                 {
-                    **{"model": audit.label, "corpus": corpus, "prefix_tokens": prefix, "measure": measure},
-                    **{"least": least, "n_near": int(part["near"].sum()), "n_run": int(part["run"].sum())},
-                    **{"n": len(part), "n_subjects": part["subject"].nunique()},
+                    "model": audit.label,
+                    "corpus": corpus,
+                    "prefix_tokens": prefix,
+                    "measure": measure,
+                    "least": least,
+                    "n_near": int(part["near"].sum()),
+                    "n_run": int(part["run"].sum()),
+                    "n": len(part),
+                    "n_subjects": part["subject"].nunique(),
                 }
             )
     return pd.DataFrame(rows)

@@ -14,7 +14,7 @@ from medunlearn.config import DiagnoseSettings, check
 from medunlearn.data.storage import read_frame
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
-from medunlearn.papers.memorization.report.content import Point, Row, point
+from medunlearn.papers.memorization.report.content import ACCURACY, Point, Row, point
 from medunlearn.papers.memorization.report.figures import epoch_panels, figure_6
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
@@ -27,7 +27,7 @@ from medunlearn.reports.view import ResultView
 from medunlearn.results.runs import Run
 from medunlearn.study.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 
-ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
+DIFFERENCES, PREDICTIONS = "differences.parquet", "predictions.parquet"
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}
 PATIENCE = 2
 """Patience of the paper: a run that did not end early has the epoch marked after which it would have."""

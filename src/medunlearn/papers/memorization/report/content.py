@@ -30,6 +30,9 @@ LOSS = "validation loss"
 MATCHED = "matched tokens, runs of 30"
 """The measure of a trend over positions."""
 
+ACCURACY = "accuracy.parquet"
+"""File of the top-k accuracies of `audit diagnosis`."""
+
 _PLACE = itemgetter("model", "corpus", "prefix_tokens", "measure", "decoding")
 """Labels that name a mean."""
 _NUMBERS = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects")

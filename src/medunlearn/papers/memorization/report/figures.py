@@ -23,11 +23,21 @@ from medunlearn.papers.memorization.report.content import (
     prefix_words,
 )
 from medunlearn.reports import figures
-from medunlearn.reports.figures import COLOURS, Spec, band, layout, plot, safe, short, turn_colour
+from medunlearn.reports.figures import (
+    COLOURS,
+    Spec,
+    axes_names,
+    band,
+    layout,
+    panels,
+    plot,
+    safe,
+    short,
+    turn_colour,
+)
 from medunlearn.reports.readings import number
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_GAP = 0.12
 Titled = Iterator[tuple[str, Spec]]
 
 
@@ -176,30 +186,6 @@ def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollo
     return [*band(edges, {"type": "scatter", **label}, shade), trace]
 
 
-def panels(
-    groups: Sequence[tuple[str, list[Spec]]], x: str, y: str, ticks: Sequence[int], *, named: bool = True
-) -> Spec:
-    """Panels (title, lines) side by side in one figure, each with axes of its own; ``named`` adds a legend."""
-    frame = layout(None, x, y, small=True)
-    width = (1 - _GAP * (len(groups) - 1)) / len(groups)
-    styles = {axis: frame.pop(f"{axis}axis") for axis in "xy"}
-    frame["annotations"] = []
-    data: list[Spec] = []
-    for place, (axis, (title, lines)) in enumerate(zip(_axes(len(groups)), groups, strict=True)):
-        start = place * (width + _GAP)
-        domain = {"domain": [short(start), short(start + width)], "tickvals": list(ticks)}
-        frame[f"xaxis{axis}"] = styles["x"] | domain | {"anchor": f"y{axis}"}
-        frame[f"yaxis{axis}"] = styles["y"] | {"anchor": f"x{axis}", "rangemode": "tozero"}
-        data += [trace | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} for trace in lines]
-        where = {"xref": f"x{axis} domain", "yref": f"y{axis} domain", "x": 0.5, "y": 1.0, "yanchor": "bottom"}
-        words = {"text": safe(title), "showarrow": False, "font": {"size": 12, "color": "--muted"}}
-        frame["annotations"].append(words | where)
-    if not named:
-        return plot(data, frame, (56, 10, 26, 48))
-    names = {"orientation": "h", "x": 0, "y": -0.3, "font": {"size": 12}}
-    return plot(data, frame, (56, 10, 26, 84), showlegend=True, legend=names)
-
-
 def epoch_panels(
     groups: Mapping[str, Sequence[str]],
     lines: Mapping[str, Sequence[Point]],
@@ -224,13 +210,9 @@ def epoch_panels(
     spec = panels(filled, "epoch", "", epochs)
     for epoch, style in marks:
         edges = {"type": "line", "x0": epoch, "x1": epoch, "y0": 0, "y1": 1, "line": {"width": 1, **style}}
-        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in _axes(len(filled))]
+        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in axes_names(len(filled))]
         spec["layout"].setdefault("shapes", []).extend(shapes)
     return spec
-
-
-def _axes(count: int) -> list[str]:
-    return ["", *(str(place) for place in range(2, count + 1))]
 
 
 def bars(series: Mapping[str, Sequence[Row]], label: str, x: str, y: str, first: int = 0) -> Spec:

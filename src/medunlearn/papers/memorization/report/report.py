@@ -196,7 +196,8 @@ def _contents(content: AuditContent) -> Iterator[Section | None]:
     table_5, prompt = tables.fine_tuning_table(content)
     yield _part("fine_tuning", table_5, prompt=prompt)
     options = details("Every prompt and match", tables.listed(content, "options"))
-    yield _part("options", _grid(plots.figure_4(content), "Options given back"), options)
+    groups = details("Members and non-members", tables.crossed(content, "option_groups").values())
+    yield _part("options", _grid(plots.figure_4(content), "Options given back"), options, groups)
     yield _part("answers", *tables.crossed(content, "answers").values())
 
 

@@ -92,7 +92,7 @@ def _columns(content: AuditContent, name: str, rows: Iterable[Row]) -> dict[obje
         }
     if name == "overview":
         return {corpus: Cell(corpus) for corpus in content.corpora}
-    if name == "answers":
+    if name in ("answers", "option_groups"):
         present = dict.fromkeys(row["group"] for row in rows)
         return {group: Cell(group) for group in ANSWER_GROUPS if group in present}
     if name == "accuracy":
@@ -116,6 +116,10 @@ def _rows(content: AuditContent, name: str, labels: Mapping[str, object]) -> lis
         case "overview":
             firsts = {(row["model"], row["corpus"]): row for row in _greedy(content, **labels)}
             return list(firsts.values())
+        case "answers":
+            return [row for row in content.rows("answers") if not row["prompt"]]
+        case "option_groups":
+            return [row for row in content.rows("answers") if row["measure"] in OPTION_MATCHES]
         case "prefixes":
             order = [(model.label, measure) for model in content.models for measure in EXACT]
             rows = (row for row in _greedy(content, **labels) if row["measure"] in EXACT)
