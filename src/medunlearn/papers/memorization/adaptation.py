@@ -1,14 +1,15 @@
 """The paper's experiment: a model adapted step by step, and every model audited on the texts of every step.
 
-Steps are continued pretraining, instruction tuning on questions, and fine-tuning on diagnoses (Sections 3.1 to 3.3);
-each starts from the model of the one before. All models are asked the same probes, so that what a step added is a
+Steps are continued pretraining, instruction tuning on questions, and fine-tuning on diagnoses (Sections 3.1 to
+3.3); each starts from the model of the one before. All models are asked the same probes, so that what a step added is a
 paired difference, and what an earlier step left is seen in later models (Section 4.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,7 @@ class Adaptation:
             say(f"audit: {name}")
             made_of = [settings.audit, options, corpora, model_identity(model)]
             folder = settings.out / "audits" / f"{_plain(name)}-{sha256_of_json(made_of)[:8]}"
-            how = {"label": name, "device": device, "quiet": quiet, "seed": settings.seed}
+            how: dict[str, Any] = {"label": name, "device": device, "quiet": quiet, "seed": settings.seed}
             audit(model, corpora, out=folder, **how | settings.audit | options)
             folders.append(folder)
         relations = self._relations(runs, benchmarks, device, quiet, say)
@@ -198,13 +199,11 @@ class Adaptation:
 
         labels = list(runs)
         relations: dict[str, Any] = {
-            "baselines": {
-                name: list(dict.fromkeys((BASE, before))) for before, name in zip(labels, labels[1:], strict=False)
-            },
-            "persistence": [[before, after] for before, after in zip(labels[1:], labels[2:], strict=False)],
+            "baselines": {name: list(dict.fromkeys((BASE, before))) for before, name in pairwise(labels)},
+            "persistence": [[before, after] for before, after in pairwise(labels[1:])],
             **self.settings.relations,
         }
-        for before, name in zip(labels, labels[1:], strict=False):
+        for before, name in pairwise(labels):
             run, earlier = runs[name], runs[before]
             assert isinstance(run, Run)
             if (run.folder / TABLE).exists():
@@ -254,15 +253,15 @@ def _training(settings: AdaptationSettings, step: AdaptationStep) -> TrainSettin
 
 
 def _problems(settings: AdaptationSettings, steps: Mapping[str, AdaptationStep]) -> Iterator[str]:
-    audit = {
-        key: value for key, value in settings.audit.items() if key.split(".")[0] not in AuditParts.model_fields
+    parts = {key: value for key, value in settings.audit.items() if key.split(".")[0] in AuditParts.model_fields}
+    audit = {key: value for key, value in settings.audit.items() if key not in parts}
+    checks: dict[str, Callable[[], object]] = {
+        "audit": lambda: check(AuditSettings, audit),
+        "relations": lambda: check(AuditRelations, settings.relations),
     }
-    for values, model, where in (
-        (audit, AuditSettings, "audit"),
-        (settings.relations, AuditRelations, "relations"),
-    ):
+    for where, own in checks.items():
         try:
-            check(model, dict(values))
+            own()
         except ConfigError as error:
             yield from (f"{where}: {problem}" for problem in error.problems)
     yield from (
@@ -282,6 +281,3 @@ def _problems(settings: AdaptationSettings, steps: Mapping[str, AdaptationStep])
 
 def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name)
-
-
-__all__: Sequence[str] = ("Adaptation", "Adapted", "plan")

@@ -342,10 +342,9 @@ def missing(
         **{name: any(getattr(a, table) is not None for a in audits) for name, table in _STAGES.items()},
     }
     for part in paper_yaml("memorization", "report")["missing"]:
-        rows = tables.get(part["needs"], tables["ratios"])
         if not there[part["needs"]]:
             yield part["name"], part["how"]
-        elif "nothing" in part and not (rows["table"] == part["table"] if "table" in part else rows.notna()).any(
-            axis=None
-        ):
-            yield part["name"], part["nothing"]
+        elif "nothing" in part:
+            rows = tables[part["needs"]]
+            if not (rows["table"] == part["table"] if "table" in part else rows.index >= 0).any():
+                yield part["name"], part["nothing"]

@@ -133,7 +133,7 @@ def near_table(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
 
 
 def near_texts(audit: AuditTables, measure: str, least: float) -> pd.DataFrame:
-    """Probes with both a score of the measure and of runs: item, corpus, prefix_tokens, subject, value, run, near."""
+    """Probes with scores of the measure and of runs: item, corpus, prefix_tokens, subject, value, run, near."""
     scores = greedy_runs(audit, [PRIMARY, measure]).dropna(subset="value")
     wide = scores.pivot_table(
         index=["item", "corpus", "prefix_tokens", "subject"], columns="measure", values="value"

@@ -71,8 +71,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "epochs": ("epoch", "measure", "value", "low", "high"),
 }
 """Tables of a report and their columns. Measures of runs are shares of probes, 0-1, higher = more memorized; a
-relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is null for spans without one. The groups
-of ``answers`` are ``all``, ``member``, ``non-member`` and the difference of the last two."""
+relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is null for spans without one. The
+groups of ``answers`` are ``all``, ``member``, ``non-member`` and the difference of the last two."""
 
 
 def stacked(name: str, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
@@ -122,7 +122,8 @@ class AuditContent:
         searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models for which it was run.
         screens: first screen of each audited model that is not a baseline of another.
         examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
-        near_examples: texts that are nearly repeated: model, corpus, prefix_tokens, measure, value, original, generated.
+        near_examples: texts that are nearly repeated: model, corpus, prefix_tokens, measure, value, original,
+            generated.
         replicates: bootstrap replicates.
         provenance: language models that sorted memorized spans.
     """

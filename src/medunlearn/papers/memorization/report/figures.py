@@ -107,10 +107,7 @@ def figure_4(content: AuditContent) -> Titled:
     """Per prompt: share of removed options given back by each model, exact beside relaxed."""
     prompts = dict.fromkeys(row["prompt"] for row in content.rows("options"))
     for prompt in prompts:
-        series = {
-            match: [row for row in content.rows("options", prompt=prompt, match=match)]
-            for match in ("exact", "relaxed")
-        }
+        series = {match: content.rows("options", prompt=prompt, match=match) for match in ("exact", "relaxed")}
         yield prompt, bars(series, "model", "model", "options given back")
 
 

@@ -93,8 +93,8 @@ def _columns(content: AuditContent, name: str, rows: Iterable[Row]) -> dict[obje
     if name == "overview":
         return {corpus: Cell(corpus) for corpus in content.corpora}
     if name in ("answers", "option_groups"):
-        present = dict.fromkeys(row["group"] for row in rows)
-        return {group: Cell(group) for group in ANSWER_GROUPS if group in present}
+        groups = {row["group"] for row in rows}
+        return {group: Cell(group) for group in ANSWER_GROUPS if group in groups}
     if name == "accuracy":
         return {model: Cell(model) for model in dict.fromkeys(row["model"] for row in rows)}
     if name == "positions":
@@ -187,7 +187,7 @@ def fine_tuning_table(content: AuditContent) -> tuple[Table | None, str]:
             if row["measure"] in OPTION_MATCHES:
                 entries.append((heads_of[corpus, model], row["measure"], _given_back(row)))
     present = {column for _, column, _ in entries}
-    columns = {m: Cell(measure_words(m)[0], m) for m in TABLE_2_MEASURES if m in present}
+    columns: dict[object, Cell] = {m: Cell(measure_words(m)[0], m) for m in TABLE_2_MEASURES if m in present}
     columns |= {m: Cell(title, m) for m, title in OPTION_MATCHES.items() if m in present}
     return cross_table(["Data set", "Model"], entries, columns), prompt
 
