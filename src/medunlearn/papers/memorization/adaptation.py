@@ -1,8 +1,8 @@
 """The paper's experiment: a model adapted step by step, and every model audited on the texts of every step.
 
 Steps are continued pretraining, instruction tuning on questions, and fine-tuning on diagnoses (Sections 3.1 to
-3.3); each starts from the model of the one before. All models are asked the same probes, so that what a step added is a
-paired difference, and what an earlier step left is seen in later models (Section 4.2).
+3.3); each starts from the model of the one before. All models are asked the same probes, so that what a step added
+is a paired difference, and what an earlier step left is seen in later models (Section 4.2).
 """
 
 from __future__ import annotations
