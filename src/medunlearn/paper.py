@@ -88,6 +88,27 @@ class Build:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """A table or figure of a paper, and where it stands here.
+
+    Attributes:
+        number: as the paper numbers it: ``Table 2``.
+        shows: what it shows.
+        page: the report or command that has it: runs, sweep, audits, inspect, ...; "" if nothing has it.
+        at: the heading in that report, or the command.
+        needs: what it takes besides a run of the paper's experiment.
+        lacks: why nothing has it.
+    """
+
+    number: str
+    shows: str
+    page: str = ""
+    at: str = ""
+    needs: str = ""
+    lacks: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Paper:
     """All that one paper says of itself; only ``name`` and ``title`` are required.
 
@@ -170,6 +191,15 @@ class Paper:
     def view(self, verb: str) -> Callable[..., Any] | None:
         """The function that shows what only this paper has of a verb's result; None without any."""
         return load(self.views[verb]) if verb in self.views else None
+
+    def exhibits(self) -> list[Exhibit]:
+        """The paper's tables and figures, from its ``exhibits.yaml``; empty without that file."""
+        if (file := self.file("exhibits.yaml")) is None:
+            return []
+        import yaml
+
+        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return [Exhibit(number=number, **entry) for number, entry in entries.items()]
 
     def file(self, name: str) -> Traversable | None:
         """A file of the paper's package; None if there is none. A paper that is a single module has none."""

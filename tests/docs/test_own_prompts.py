@@ -48,7 +48,7 @@ def own(path: Path, text: str) -> Any:
 
 
 def test_one_prompt_of_a_papers_file(tmp_path: Path) -> None:
-    """The paper's wording comes in by one file: as shipped it names every empty text, and filled in it has a hash."""
+    """The paper's wording comes in by one file: as shipped it names every empty text; filled in it has a hash."""
     shipped = PROMPTS / "amnesia-paper.yaml"
     entries = yaml.safe_load(shipped.read_text())["prompts"]
     assert not any(entry["text"] for entry in entries.values())
@@ -65,8 +65,8 @@ def test_one_prompt_of_a_papers_file(tmp_path: Path) -> None:
     digest = hashlib.sha256(entries["judge_label"]["text"].encode()).hexdigest()
     assert prompt is not None
     assert prompt.name == f"amnesia-paper.yaml#judge_label@{digest[:12]}"
-    template = check(TrainSettings, {"model": "tiny", "context": "closed_book", "template": f"{filled}#template"})
-    assert getattr(template.template, "file", "") == "amnesia-paper.yaml#template"
+    training = {"model": "tiny", "context": "closed_book", "template": f"{filled}#template"}
+    assert getattr(check(TrainSettings, training).template, "file", "") == "amnesia-paper.yaml#template"
     with pytest.raises(ConfigError, match="judge_labl"):
         check(JudgeSettings, {"prompt": f"{filled}#judge_labl"})
 

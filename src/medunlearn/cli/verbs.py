@@ -348,8 +348,8 @@ _VERBS = (
     ),
     Verb(
         "list",
-        "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets; with "
-        "a name, everything about one of them.",
+        "List methods, measures, attacks, benchmarks, sources, papers, their tables and figures (exhibits), tasks "
+        "of language models, or presets; with a name, everything about one of them.",
         "methods; one of them: medunlearn list attacks relearning",
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",
