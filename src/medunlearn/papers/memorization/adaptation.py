@@ -33,6 +33,7 @@ from medunlearn.study.plans.forecast import Forecast, PlannedStage
 from medunlearn.study.plans.stage_states import training_stage
 from medunlearn.study.presets import train_settings
 from medunlearn.study.sweep.expected_benchmark import lengthen
+from medunlearn.training.processes import join
 
 if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
@@ -119,9 +120,12 @@ class Adaptation:
         """Train and audit what is not done yet, and write the report.
 
         Raises:
+            ConfigError: several processes (torchrun).
             InputError: another process writes to the folder; a benchmark or model that cannot be used.
             MedunlearnError: a stage failed; completed stages are kept, and the same call resumes.
         """
+        if join().world > 1:
+            raise ConfigError(["an adaptation runs in one process: call it without torchrun"])
         with lock_folder(self.settings.out, "run"):
             return self._run(device, quiet, say)
 
