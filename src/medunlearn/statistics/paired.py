@@ -110,10 +110,10 @@ class ResampledPairs:
         draws = self.means.draws[:, [*columns, *theirs]]
         draws = draws[~np.isnan(draws).any(axis=1)]
         halves = [np.asarray(statistic(part), dtype=np.float64) for part in (draws[..., :k], draws[..., k:])]
-        numbers: Array = np.stack(halves)
+        numbers = np.stack(halves)
         numbers = numbers[:, np.isfinite(numbers).all(axis=0)]
         varies = numbers.shape[1] > 1 and (numbers.std(axis=1) > 0).all()
-        correlation = float(np.corrcoef(numbers)[0, 1]) if varies else 0.0
+        correlation = float(np.asarray(np.corrcoef(numbers))[0, 1]) if varies else 0.0
         return PairedDifference(first, second, correlation)
 
     def _mean_difference(self, column: int, bounds: Bounds | None) -> Uncertainty | None:
