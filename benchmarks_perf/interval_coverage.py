@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from medunlearn.statistics import resample_pairs
 from medunlearn.statistics.intervals import (
     UNBOUNDED,
     UNIT,
@@ -133,9 +134,9 @@ def rare_contrast(subjects: int, rng: np.random.Generator) -> Sample:
     """One trial of ``rare_composite`` minus that of a model that leaks of none."""
     values = np.stack([rare(subjects, rng), rng.uniform(0.0, 0.032, subjects)])
     drawn, own = weights(subjects, rng), values[..., np.newaxis] * rng.uniform(0.9, 1.1, (2, subjects, 3))
-    draws, points = harmonic(drawn @ own), harmonic(own.mean(axis=1))
-    gaps = draws[0] - draws[1]
-    return Sample(gaps, from_draws(float(points[0] - points[1]), gaps, subjects, (-1.0, 1.0)))
+    draws, seed = harmonic(drawn @ own), int(rng.integers(2**31))
+    pairs = resample_pairs(own[0], own[1], list(range(subjects)), replicates=REPLICATES, seed=seed)
+    return Sample(draws[0] - draws[1], pairs.difference(range(3), harmonic, bounds=UNIT).uncertainty)
 
 
 def composite(centre: float) -> Trial:

@@ -1,4 +1,4 @@
-"""The papers' experiments in small, each to its report: ``--scale tiny`` of the three files under examples/.
+"""The papers' experiments in small, each to its report: ``--scale tiny`` of the four files under examples/.
 
     python benchmarks_perf/paper_twins.py --released ../shared/data/lume --out runs/twins [--processes 2]
 
@@ -21,15 +21,18 @@ from typing import Any
 
 import medunlearn as mu
 from medunlearn.config import read_yaml
+from medunlearn.paper import Exhibit, find_paper
 from medunlearn.results.runs import Run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NEEDED = {
-    "amnesia-llama3-8b": ("Table 2", "Judged by panels", "cancer_25", "cardiovascular_15"),
-    "medforget-lingshu": ("Gen Score", "Figure 6", "institution_25", "flat_25"),
-    "lume-olmo": ("regurgitation", "NGDiff"),
-    "lume-olmo, adopted": ("regurgitation", "NGDiff"),
+PAPERS = {
+    "amnesia-llama3-8b": "amnesia",
+    "medforget-lingshu": "medforget",
+    "memorization-llama3-8b": "memorization",
 }
+"""Twin -> its paper; of others LUME's."""
+PAGES = ("runs", "sweep", "audits")
+"""Reports; tables of other commands are not looked for."""
 
 
 def main() -> None:
@@ -44,6 +47,7 @@ def main() -> None:
         "lume-olmo, adopted": lambda out: run(out, arguments.released, adopted(arguments.out), arguments.processes),
         "medforget-lingshu": lambda out: sweep("medforget-lingshu", out, arguments.processes),
         "amnesia-llama3-8b": lambda out: sweep("amnesia-llama3-8b", out, arguments.processes),
+        "memorization-llama3-8b": adapt,
     }
     for name, of_twin in work.items():
         if not name.startswith(arguments.only):
@@ -51,11 +55,23 @@ def main() -> None:
         before = seconds()
         count, failed, report = of_twin(arguments.out / name.replace(", ", "-"))
         text = report.with_suffix(".md").read_text(encoding="utf-8") if report else ""
-        missing = [words for words in NEEDED[name] if words not in text]
+        exhibits = find_paper(PAPERS.get(name, "lume")).exhibits()
+        own_part = text.partition("What the paper published")[0]
+        missing = [shown for shown in exhibits if shown.page in PAGES and shown.at not in own_part]
         print(f"{name}: {count} cells or models, {len(failed)} failed, {seconds() - before:.0f} s of the processor")
-        print(f"  report: {report}; lacks: {', '.join(missing) or 'nothing'}")
+        print(f"  report: {report}; lacks: {', '.join(map(lacking, missing)) or 'nothing'}")
         for line in failed:
             print(f"  failed: {line}")
+
+
+def lacking(exhibit: Exhibit) -> str:
+    return f"{exhibit.number} ({exhibit.needs})" if exhibit.needs else exhibit.number
+
+
+def adapt(out: Path) -> tuple[int, list[str], Path | None]:
+    """The memorization paper's twin: number of models, failures, report."""
+    done: Any = mu.run(EXAMPLES / "memorization-llama3-8b.yaml", scale="tiny", out=out, quiet=True)
+    return len(done.models), [], done.report
 
 
 def sweep(name: str, out: Path, processes: int) -> tuple[int, list[str], Path | None]:
@@ -69,7 +85,11 @@ def run(out: Path, released: Path, more: dict[str, Any], processes: int) -> tupl
     """LUME's twin: number of models, failures, report."""
     file, settings = EXAMPLES / "lume-olmo.yaml", {"benchmark.released": str(released), **more}
     if processes > 1:
-        flags = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+        flags = [
+            word
+            for key, value in settings.items()
+            for word in (f"--{key}", "null" if value is None else str(value))
+        ]
         torchrun = [
             sys.executable,
             "-m",
@@ -95,7 +115,9 @@ def adopted(out: Path) -> dict[str, Any]:
         for file in ("tokenizer.json", "tokenizer_config.json"):
             os.replace(released / file, words / file)
     own = {**read_yaml(EXAMPLES / "lume-olmo.yaml")["adopt"], "weights": "fp32"}
-    return {f"adopt.{key}": str(value) for key, value in {**own, "model": released, "tokenizer": words}.items()}
+    own |= {"model": str(released), "tokenizer": str(words)}
+    # Nobody is left whom it did not see.
+    return {"benchmark.nonmember_documents": None, "attack": {}, **{f"adopt.{key}": own[key] for key in own}}
 
 
 def seconds() -> float:

@@ -583,13 +583,18 @@ def run(
         experiment: YAML file of the experiment
         overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``
     """
+    from medunlearn.paper import own_experiment
     from medunlearn.study.experiment import plan, run_experiment
     from medunlearn.study.plans.forecast import announce
     from medunlearn.study.plans.run_forecast import forecast
 
-    checked = plan(merged(experiment, overrides))
+    values, quietly = merged(experiment, overrides), lambda line: None
+    if (adaptation := own_experiment(values)) is not None:
+        announce(say, lambda: adaptation.forecast(device), None)
+        return adaptation.run(device=device, quiet=quiet, say=say or quietly)  # type: ignore[no-any-return]
+    checked = plan(values)
     announce(say, lambda: forecast(checked, device=device), None)
-    return run_experiment(checked, device=device, quiet=quiet, say=say or (lambda line: None))
+    return run_experiment(checked, device=device, quiet=quiet, say=say or quietly)
 
 
 def plan(experiment: Folder | dict[str, Any], *, device: str = "auto", **overrides: Any) -> Forecast:
@@ -597,10 +602,14 @@ def plan(experiment: Folder | dict[str, Any], *, device: str = "auto", **overrid
 
     ``.table()`` is a DataFrame with a row per stage; ``.warnings`` says what will not fit.
     """
+    from medunlearn.paper import own_experiment
     from medunlearn.study.experiment import plan
     from medunlearn.study.plans.run_forecast import forecast
 
-    return forecast(plan(merged(experiment, overrides)), device=device)
+    values = merged(experiment, overrides)
+    if (adaptation := own_experiment(values)) is not None:
+        return adaptation.forecast(device)  # type: ignore[no-any-return]
+    return forecast(plan(values), device=device)
 
 
 def sweep(

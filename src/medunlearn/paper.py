@@ -88,6 +88,27 @@ class Build:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """A table or figure of a paper, and where it stands here.
+
+    Attributes:
+        number: as the paper numbers it: ``Table 2``.
+        shows: what it shows.
+        page: the report or command that has it: runs, sweep, audits, inspect, ...; "" if nothing has it.
+        at: the heading in that report, or the command.
+        needs: what it takes besides a run of the paper's experiment.
+        lacks: why nothing has it.
+    """
+
+    number: str
+    shows: str
+    page: str = ""
+    at: str = ""
+    needs: str = ""
+    lacks: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Paper:
     """All that one paper says of itself; only ``name`` and ``title`` are required.
 
@@ -112,6 +133,8 @@ class Paper:
         verbs, calls: further commands; further functions of ``import medunlearn``: name -> target.
         demos: name of ``demo NAME`` -> function of the folder and of those flags of `demo` that it takes.
         watch: an object with ``check``, ``measures`` and ``held_out``: measurements after epochs of `train`.
+        experiment: (values of a file for `run` that names the paper) -> an object with ``forecast(device)`` and
+            ``run(device=, quiet=, say=)``; "" for a paper whose experiments are those of every benchmark.
         missing: of a stand-in: why the benchmark's paper cannot be had; "" for a paper that is installed.
     """
 
@@ -138,6 +161,7 @@ class Paper:
     calls: Mapping[str, Target] = field(default_factory=dict)
     demos: Mapping[str, Target] = field(default_factory=dict)
     watch: Target = ""
+    experiment: Target = ""
     missing: str = ""
 
     def __post_init__(self) -> None:
@@ -168,6 +192,15 @@ class Paper:
         """The function that shows what only this paper has of a verb's result; None without any."""
         return load(self.views[verb]) if verb in self.views else None
 
+    def exhibits(self) -> list[Exhibit]:
+        """The paper's tables and figures, from its ``exhibits.yaml``; empty without that file."""
+        if (file := self.file("exhibits.yaml")) is None:
+            return []
+        import yaml
+
+        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return [Exhibit(number=number, **entry) for number, entry in entries.items()]
+
     def file(self, name: str) -> Traversable | None:
         """A file of the paper's package; None if there is none. A paper that is a single module has none."""
         if not self.package or not hasattr(import_module(self.package), "__path__"):
@@ -180,7 +213,7 @@ def _problems(paper: Paper) -> Iterable[str]:
     """Mistakes of a declaration: the part, and the shape expected."""
     if not re.fullmatch(r"[a-z]\w*", paper.name):
         yield f"paper {paper.name!r}: name must be one lower-case word"
-    single = ("runs_page", "sweep_page", "watch")
+    single = ("runs_page", "sweep_page", "watch", "experiment")
     targets: list[tuple[str, object]] = [(name, getattr(paper, name)) for name in single]
     for part in ("own_measures", "tasks", "views", "calls", "demos"):
         targets += [(f"{part}[{key!r}]", value) for key, value in getattr(paper, part).items()]
@@ -251,6 +284,20 @@ def paper_of(builder: str) -> Paper:
     except MedunlearnError as error:
         reason = str(error)
     return Paper(name=_plain(builder), title=builder, missing=reason)
+
+
+def own_experiment(values: Mapping[str, Any]) -> Any:
+    """The experiment that a paper makes of a file's values; None if the file names no paper.
+
+    Raises:
+        ConfigError: the named paper has no experiment of its own, or wrong settings.
+    """
+    if "paper" not in values:
+        return None
+    paper = find_paper(str(values["paper"]))
+    if not paper.experiment:
+        raise ConfigError([f"paper: {paper.name} has no experiment of its own; leave `paper` out"])
+    return load(paper.experiment)(values)
 
 
 def from_papers(part: str) -> dict[str, Any]:

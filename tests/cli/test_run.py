@@ -174,6 +174,7 @@ def test_a_plug_in(
 
 
 TESTED_IN = {
+    "memorization-llama3-8b.yaml": "papers/memorization/test_adaptation.py",
     "hospital.yaml": "test_readme.py",
     "own-prompts.yaml": "docs/test_own_prompts.py",
     "lume-small.yaml": "papers/lume/test_experiment.py",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 from fake_server import FakeServer
 
@@ -44,6 +45,30 @@ def sha256(name: str) -> str:
 def own(path: Path, text: str) -> Any:
     path.write_text(text)
     return check(TrainSettings, {"model": "tiny", "context": "closed_book", "template": str(path)}).template
+
+
+def test_one_prompt_of_a_papers_file(tmp_path: Path) -> None:
+    """The paper's wording comes in by one file: as shipped it names every empty text; filled in it has a hash."""
+    shipped = PROMPTS / "amnesia-paper.yaml"
+    entries = yaml.safe_load(shipped.read_text())["prompts"]
+    assert not any(entry["text"] for entry in entries.values())
+    with pytest.raises(ConfigError) as refused:
+        check(JudgeSettings, {"prompt": f"{shipped}#judge_label"})
+    (problem,) = refused.value.problems
+    assert not [entry["place"] for entry in entries.values() if entry["place"] not in problem]
+    fields = {"label": "title", "questions": "note", "template": "question", "judge_label": "title"}
+    for name, entry in entries.items():
+        entry["text"] = f"[User]\nAbout {{{{ {fields.get(name, 'answer')} }}}}, as {name} has it"
+    filled = tmp_path / "amnesia-paper.yaml"
+    filled.write_text(yaml.safe_dump({"prompts": entries}))
+    prompt = check(JudgeSettings, {"prompt": f"{filled}#judge_label"}).prompt
+    digest = hashlib.sha256(entries["judge_label"]["text"].encode()).hexdigest()
+    assert prompt is not None
+    assert prompt.name == f"amnesia-paper.yaml#judge_label@{digest[:12]}"
+    training = {"model": "tiny", "context": "closed_book", "template": f"{filled}#template"}
+    assert getattr(check(TrainSettings, training).template, "file", "") == "amnesia-paper.yaml#template"
+    with pytest.raises(ConfigError, match="judge_labl"):
+        check(JudgeSettings, {"prompt": f"{filled}#judge_labl"})
 
 
 def test_the_example_runs_and_records_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

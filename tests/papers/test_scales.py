@@ -41,8 +41,11 @@ SIZES = {
 }
 # What a small twin cannot have: data that must be asked for, models that are downloads.
 STAND_INS = {
-    "benchmark": {"notes", "llm", "temperature", "mimic_cxr", "images", "general", "documents_per_task"},
-    "unlearn": {"utility"},
+    "benchmark": {
+        *("notes", "llm", "temperature", "mimic_cxr", "images", "general"),
+        *("documents_per_task", "nonmember_documents"),
+    },
+    "unlearn": {"utility", "attack"},
     "evaluate": {"encoder", "nli", "extractor"},
     "": {"adopt", "utility", "extractor_python", "judges", "expected"},
 }
@@ -145,7 +148,7 @@ def test_lume_s_twin_runs_to_its_report_from_an_adopted_model(tmp_path: Path) ->
         (released / name).rename(words / name)
     adopt = {**values["adopt"], "model": str(released), "tokenizer": str(words), "weights": "fp32"}
     judge = {"llm": "rehearsal", "document": {}, "factuality": {"allow_broken": True, "replicates": 20}}
-    done = mu.run(values, **small, adopt=adopt, judge=judge, out=tmp_path / "out", quiet=True)
+    done = mu.run(values, **small, adopt=adopt, attack={}, judge=judge, out=tmp_path / "out", quiet=True)
     assert done.failed == ()
     page = done.report.with_suffix(".md").read_text()
     assert "NPO" in page

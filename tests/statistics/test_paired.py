@@ -107,3 +107,23 @@ def test_shapes_and_columns_are_checked() -> None:
         resample_pairs([[1.0]], [[1.0]], ["a"]).difference([1])
     with pytest.raises(InputError, match="cluster id"):
         paired_difference([1.0], [1.0], [None])
+
+
+def test_a_difference_of_composites_covers_subjects_who_leak_and_were_not_drawn() -> None:
+    """5% of subjects leak 0.5 to 1: where none of 20 is among the drawn ones, 13.9% may leak (rule of three)."""
+    rng = np.random.default_rng(5)
+    ours, theirs = (rng.uniform(0.0, 0.032, 20)[:, np.newaxis] * np.ones((20, 2)) for _ in range(2))
+    pairs = resample_pairs(ours, theirs, list(range(20)), replicates=200)
+
+    def harmonic(means: np.ndarray) -> np.ndarray:
+        return 2.0 / (1.0 / means).sum(axis=-1)
+
+    estimate = pairs.difference([0, 1], harmonic, bounds=(0.0, 1.0))
+    unbounded = pairs.difference([0, 1], harmonic)
+    assert estimate.value == unbounded.value
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert estimate.high > 0.1 > 0.02 > (unbounded.high or 0.0)
+    assert estimate.low < -0.1
+    often = pairs.difference([0, 1], lambda means: 0.5 + harmonic(means), bounds=(0.0, 1.0))
+    assert (often.high or 1.0) < 0.02, "where neither number is rare, the replicates' interval stays"

@@ -60,6 +60,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "kinds": (*KEY, "span", "kind", "group", "by"),
     "attributes": ("record_id", "column", "value"),
     "options": ("question_id", "prompt", "removed", "exact", "relaxed", "reason"),
+    "choices": ("question_id", "form", "correct"),
 }
 _NEEDED = ("probes", "scores", "spans")
 
@@ -83,6 +84,7 @@ class AuditTables:
     sensitive: pd.DataFrame | None = field(default=None, repr=False)
     kinds: pd.DataFrame | None = field(default=None, repr=False)
     options: pd.DataFrame | None = field(default=None, repr=False)
+    choices: pd.DataFrame | None = field(default=None, repr=False)
     attributes: pd.DataFrame | None = field(default=None, repr=False)
 
     @cached_property

@@ -233,13 +233,15 @@ def _probed_records(folder: Path) -> list[Record]:
 def _audit_options(
     folder: Path, section: Mapping[str, Any], model: AuditedModel, device: str, quiet: bool
 ) -> OptionsAudit:
-    from medunlearn.audit.options.option_audit import OPTIONS, groups_of, run_options
+    from medunlearn.audit.options.option_audit import CHOICES, OPTIONS, groups_of, run_options
 
     respondent, use, settings = options_respondent(section, model, device, **recorded_audit(folder))
     file, trained_on = Path(section["file"]), section.get("trained_on")
     results = run_options(respondent, file, settings, folder / "options", data_use=use, quiet=quiet)
-    write_frame(folder / OPTIONS, results.options)
-    return replace(results, label=model.label, groups=groups_of(trained_on))
+    groups = groups_of(trained_on)
+    for name, table in ((OPTIONS, results.options), (CHOICES, results.choices.drop(columns="log_probs"))):
+        write_frame(folder / name, table.assign(group=table["question_id"].map(groups).astype("string")))
+    return replace(results, label=model.label, groups=groups)
 
 
 def options_respondent(

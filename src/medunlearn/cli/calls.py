@@ -385,7 +385,7 @@ def _confirm(question: str) -> bool:
 def listed(what: str, name: str | None = None) -> Any:
     """
     Args:
-        what: methods, measures, attacks, benchmarks, sources, papers, tasks or presets
+        what: methods, measures, attacks, benchmarks, sources, papers, exhibits, tasks or presets
         name: one of them: everything about it
     """
     from medunlearn.cli.listing import TABLES

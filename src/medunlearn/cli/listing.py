@@ -162,6 +162,20 @@ def _papers() -> Rows:
     return [{"name": paper.name, "what": paper.source} for paper in _papers_of_all() if paper.source]
 
 
+def _exhibits() -> Rows:
+    """Every table and figure of the papers, and where it stands here."""
+    return [
+        {
+            "name": f"{paper.name} {exhibit.number}",
+            "stands in": f"{exhibit.page}: {exhibit.at}" if exhibit.page else f"nothing: {exhibit.lacks}",
+            "needs": exhibit.needs,
+            "what": exhibit.shows,
+        }
+        for paper in _papers_of_all()
+        for exhibit in paper.exhibits()
+    ]
+
+
 def _papers_of_all() -> list[Paper]:
     """Every paper; one that cannot be loaded stands with the reason."""
     return [
@@ -178,6 +192,7 @@ TABLES: Mapping[str, Callable[[], Rows]] = {
     "benchmarks": _benchmarks,
     "sources": _sources,
     "papers": _papers,
+    "exhibits": _exhibits,
     "tasks": _tasks,
     "presets": _presets,
 }

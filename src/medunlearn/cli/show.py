@@ -26,14 +26,15 @@ ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of 
 def view(result: Any, output: Output) -> None:
     """Print a result that brings its own view: tables, sentences and data."""
     shown: ResultView = result.view()
-    if output.data(lambda: dict(shown.data)):
-        return
-    output.warn(shown.warnings)
-    for audited in shown.audits:
-        from medunlearn.cli.show_audits import audit
+    if not output.data(lambda: dict(shown.data)):
+        output.warn(shown.warnings)
+        for audited in shown.audits:
+            from medunlearn.cli.show_audits import audit
 
-        audit(audited, output)
-    output.view(shown)
+            audit(audited, output)
+        output.view(shown)
+    if shown.failure:
+        raise MedunlearnError(shown.failure)
 
 
 def _measures(output: Output, table: pd.DataFrame, models: Iterable[Any]) -> None:
@@ -317,50 +318,12 @@ def demo(result: Any, output: Output, *, what: str | None = None, out: str = "de
         from medunlearn.cli.show_requests import forget
 
         forget(result, output)
-    elif hasattr(result, "view"):
-        view(result, output)
     else:
-        run(result, output)
+        view(result, output)
         if open and not (output.quiet or output.json):
             import click
 
             click.launch(str(result.report))
-
-
-def run(result: Any, output: Output) -> None:
-    """Print utility and forgetting of each model, and its distance to the retrained model."""
-    from medunlearn.data.storage import read_json
-    from medunlearn.reports.claims import findings_text, verdicts
-
-    findings = result.content.paper.findings
-
-    def payload() -> dict[str, Any]:
-        headline = read_json(result.report.with_suffix(".json"))["headline"]
-        of_paper = {"findings": verdicts(findings)} if findings else {}
-        return {"report": str(result.report), **headline, **of_paper}
-
-    if not output.data(payload):
-        _headline(result, output)
-        if text := findings_text(findings):
-            output.line(text)
-    _refuse_failed(result)
-
-
-def _headline(result: Any, output: Output) -> None:
-    from medunlearn.reports.models_screen import ModelsScreen
-
-    output.warn(result.content.broken)
-    output.block(result.content.title, ModelsScreen(result.content).table())
-    output.line(*(result.content.reference.caveats if result.content.reference else ()))
-
-
-def _refuse_failed(result: Any) -> None:
-    """Raise a MedunlearnError if a method of an experiment failed; the others are complete."""
-    if result.failed:
-        reasons = "".join(f"\n  - {name}: {reason}" for name, reason in result.failed)
-        raise MedunlearnError(
-            f"{len(result.failed)} methods have no result; the others are in {result.report}.{reasons}"
-        )
 
 
 def sweep(result: Any, output: Output) -> None:

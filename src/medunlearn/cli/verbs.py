@@ -238,8 +238,10 @@ _VERBS = (
         "Run an experiment from its file: build, train, retrain, unlearn with each method, evaluate, report.",
         "examples/hospital.yaml --unlearn.epochs 5 --unlearn.npo.beta 0.2",
         "plan out split train unlearn",
-        f"{CONFIG}:ExperimentSettings",
-        "Every stage is kept; given again, the command does only what is not done.",
+        f"{CONFIG}:ExperimentSettings|{CONFIG}.experiments:AdaptationSettings",
+        "Every stage is kept; given again, the command does only what is not done. A file that names a paper is an "
+        "experiment of that paper's own: a model adapted step by step, and audited after each.",
+        show=f"{SHOW}:view",
         plan="medunlearn.api:plan",
         file=True,
     ),
@@ -347,8 +349,8 @@ _VERBS = (
     ),
     Verb(
         "list",
-        "List methods, measures, attacks, benchmarks, sources, papers, tasks of language models, or presets; with "
-        "a name, everything about one of them.",
+        "List methods, measures, attacks, benchmarks, sources, papers, their tables and figures (exhibits), tasks "
+        "of language models, or presets; with a name, everything about one of them.",
         "methods; one of them: medunlearn list attacks relearning",
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",

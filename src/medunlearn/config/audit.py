@@ -150,6 +150,9 @@ class AuditRelations(Settings):
     epoch_table: Path | None = Field(
         None, description="Parquet with epoch, measure, value, low, high: memorization, validation loss, accuracy"
     )
+    diagnosis: Path | None = Field(
+        None, description="result of `audit diagnosis`: top-k accuracy of models before and after fine-tuning"
+    )
     clinical: Words = Field((), description="corpora of patients' records")
     datasets: Words = Field((), description="corpora of questions with answers")
 

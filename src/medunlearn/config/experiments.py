@@ -252,8 +252,59 @@ class TuneSettings(Settings):
         return self
 
 
-VERBS: Mapping[str, type[Settings]] = {"run": ExperimentSettings, "sweep": SweepSettings, "tune": TuneSettings}
-"""Verb that takes a file of settings -> what the file may have."""
+class AdaptationStep(Settings):
+    """One step of an adaptation: a benchmark, how the model is trained on it, and what is asked afterwards."""
+
+    benchmark: dict[str, Any] = Field(description="settings of `build`, with builder; or folder:")
+    train: dict[str, Any] = Field(description="settings of `train`; the model is that of the step before")
+    options: dict[str, Any] | None = Field(
+        None,
+        description="settings of `audit --options` on the step's questions, asked of every model; none: not asked",
+    )
+    diagnose: dict[str, Any] | None = Field(
+        None, description="settings of `audit diagnosis` of the step's model and the one before; none: not asked"
+    )
+    expected: dict[str, Any] = Field(
+        default_factory=dict,
+        description="size of its benchmark, for --plan until it is built: {patients: 10000, note_tokens: 800}",
+    )
+
+
+class AdaptationSettings(Settings):
+    """A model that is adapted step by step, with an audit of every model on the texts of every step."""
+
+    paper: str = Field(description="the paper whose experiment this is: memorization")
+    name: str = Field(description="title of the report")
+    out: Path = Field(description="folder of all its stages")
+    model: str = Field(description="the model before adaptation: folder, hub id (org/name), or tiny")
+    tiny: dict[str, Any] = Field(
+        default_factory=dict,
+        description="settings of `train` for the size of the tiny model: tiny_width, ...",
+    )
+    steps: dict[str, Any] = Field(
+        min_length=1,
+        description="adaptation steps by name, in their order: benchmark, train; options and diagnose where they "
+        "are asked",
+    )
+    audit: dict[str, Any] = Field(default_factory=dict, description="settings of `audit`, on every model")
+    relations: dict[str, Any] = Field(
+        default_factory=dict,
+        description="what the report is told of corpora: clinical, datasets; baselines and persistence follow from "
+        "the steps",
+    )
+    device_name: DeviceName = None
+    scale: str | None = Field(None, description=_SCALE)
+    scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
+    show_text: bool = Field(False, description="show records' text in the report")
+    seed: int = Field(0, description="seed of every stage without its own seed")
+
+
+VERBS: Mapping[str, tuple[type[Settings], ...]] = {
+    "run": (ExperimentSettings, AdaptationSettings),
+    "sweep": (SweepSettings,),
+    "tune": (TuneSettings,),
+}
+"""Verb that takes a file of settings -> what the file may have, by one of these classes."""
 
 
 def refuse_file_of_other_verb(verb: str, values: Mapping[str, Any]) -> None:
@@ -265,11 +316,15 @@ def refuse_file_of_other_verb(verb: str, values: Mapping[str, Any]) -> None:
     if verb not in VERBS or _takes(verb, values):
         return
     for other in (name for name in VERBS if _takes(name, values)):
-        foreign = ", ".join(name for name in values if name not in VERBS[verb].model_fields)
+        own = set().union(*(settings.model_fields for settings in VERBS[verb]))
+        foreign = ", ".join(name for name in values if name not in own)
         raise ConfigError([f"This file is for `medunlearn {other}`: `medunlearn {verb}` has no {foreign}"])
 
 
 def _takes(verb: str, values: Mapping[str, Any]) -> bool:
     """True if a verb knows every name, and lacks none that it needs."""
-    fields = VERBS[verb].model_fields
-    return fields.keys() >= values.keys() >= {name for name, field in fields.items() if field.is_required()}
+    every = (settings.model_fields for settings in VERBS[verb])
+    return any(
+        fields.keys() >= values.keys() >= {name for name, field in fields.items() if field.is_required()}
+        for fields in every
+    )

@@ -10,9 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from medunlearn.errors import InputError, first_line
+import yaml
+
+from medunlearn.errors import InputError, first_line, unknown_name
 from medunlearn.input_files import read_text
 
+ENTRY = "#"
+"""Before the name of one prompt of a file of several: ``amnesia-paper.yaml#label``."""
 LONGEST_PROMPT = 2**20
 """Bytes of a prompt file."""
 _ROLE = re.compile(r"^\[(System|User)\][ \t]*$", re.MULTILINE | re.IGNORECASE)
@@ -89,7 +93,7 @@ class PromptFile:
 
 
 def read_prompt_file(value: Any) -> PromptFile:
-    """A prompt file from its path, or from its record.
+    """A prompt file from its path, from its record, or one prompt of a file of several (``FILE#NAME``).
 
     Raises:
         ValueError: it cannot be read, is not a template, or its record is inconsistent.
@@ -100,16 +104,45 @@ def read_prompt_file(value: Any) -> PromptFile:
         if set(value) != {"file", "sha256", "text"} or _sha256(str(value["text"])) != value["sha256"]:
             raise ValueError("is not a record of a prompt file (file, sha256, text)")
         return PromptFile(**value)
-    path = Path(str(value))
+    whole = Path(str(value))
+    name, _, entry = str(value).partition(ENTRY)
+    path = whole if whole.exists() else Path(name)
+    entry = "" if whole.exists() else entry
     try:
         text = read_text(path, most=LONGEST_PROMPT)
     except InputError as error:
         raise ValueError(str(error).removesuffix(".")) from None
+    if entry:
+        text = _entry_text(path, text, entry)
     if not text.strip():
         raise ValueError(f"{path} is empty")
-    file = PromptFile(path.name, _sha256(text), text)
+    file = PromptFile(f"{path.name}{ENTRY}{entry}" if entry else path.name, _sha256(text), text)
     file.placeholders()
     return file
+
+
+def _entry_text(path: Path, content: str, entry: str) -> str:
+    """The text of one prompt of a file of several (``prompts``: name -> ``place`` and ``text``).
+
+    A file with a text left empty is refused, whichever prompt is asked for: half of a paper's prompts are not its
+    prompts.
+
+    Raises:
+        ValueError: not such a file, no such prompt, or names every text that is empty, with its place.
+    """
+    try:
+        prompts = yaml.safe_load(content)["prompts"]
+        texts = {str(name): str(own["text"] or "") for name, own in prompts.items()}
+        places = {str(name): str(own.get("place", "no place given")) for name, own in prompts.items()}
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no file of prompts (prompts: {{NAME: {{place, text}}}}): {error!r}") from None
+    if entry not in texts:
+        raise ValueError(unknown_name(f"prompt of {path.name}", entry, texts))
+    if empty := [f"{name} ({places[name]})" for name, text in texts.items() if not text.strip()]:
+        raise ValueError(
+            f"{path} has no text under {', '.join(empty)}. Write the published wording below `text:` of each"
+        )
+    return texts[entry]
 
 
 def _sha256(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.measure import PairLikelihood, Score, TokenMatcher
 from medunlearn.progress import progress
+from medunlearn.registry import load
 
 Direction = Literal["recall", "precision", "both"]
 Part = Literal["f1", "precision", "recall"]
@@ -50,20 +51,14 @@ def bert_score(
     Source: Zhang et al. 2020 (arXiv 1904.09675), Section 3.
     """
     _refuse(responses, references, "part", part, get_args(Part))
-    if model is None:
-        return [Score.unscored(NO_ENCODER) for _ in responses]
-    scorer: Any = model
-    if isinstance(model, str):
-        from medunlearn.models.bert_score import BertScorer
 
-        scorer = BertScorer(model, device=device)
-
-    def score(response_texts: list[str], originals: list[str]) -> list[float | None]:
+    def score(scorer: Any, response_texts: list[str], originals: list[str]) -> list[float | None]:
         with _progress("BERTScore", len(originals), quiet) as how:
             matches = scorer.score(response_texts, originals, **({"idf": True} if idf else {}), **how)
         return [None if match is None else getattr(match, part) for match in matches]
 
-    return _scores(responses, references, score)
+    scorer = _scorer(model, "medunlearn.models.bert_score:BertScorer", device)
+    return _scores(responses, references, scorer, score, NO_ENCODER)
 
 
 def bart_score(
@@ -91,22 +86,21 @@ def bart_score(
     Source: Yuan et al. 2021 (arXiv 2106.11520), equation 2 and Section 3.2.
     """
     _refuse(responses, references, "direction", direction, get_args(Direction))
-    if model is None:
-        return [Score.unscored(NO_BART) for _ in responses]
-    scorer: Any = model
-    if isinstance(model, str):
-        from medunlearn.models.bart_score import BartScorer
 
-        scorer = BartScorer(model, device=device)
-
-    def score(response_texts: list[str], originals: list[str]) -> list[float | None]:
+    def score(scorer: Any, response_texts: list[str], originals: list[str]) -> list[float | None]:
         pairs = {"recall": [(response_texts, originals)], "precision": [(originals, response_texts)]}
         pairs["both"] = pairs["recall"] + pairs["precision"]
         with _progress("BARTScore", len(originals) * len(pairs[direction]), quiet) as how:
             columns = [scorer.score(source, target, **how) for source, target in pairs[direction]]
         return [None if None in row else sum(row) / len(row) for row in zip(*columns, strict=True)]
 
-    return _scores(responses, references, score)
+    scorer = _scorer(model, "medunlearn.models.bart_score:BartScorer", device)
+    return _scores(responses, references, scorer, score, NO_BART)
+
+
+def _scorer(model: object, target: str, device: str) -> Any:
+    """The scorer itself, or the one of a folder or hub id, whose class is loaded only then."""
+    return load(target)(model, device=device) if isinstance(model, str) else model
 
 
 @contextmanager
@@ -120,13 +114,23 @@ def _progress(title: str, total: int, quiet: bool) -> Iterator[dict[str, Any]]:
 
 
 def _scores(
-    responses: Texts, references: Texts, score: Callable[[list[str], list[str]], list[float | None]]
+    responses: Texts,
+    references: Texts,
+    scorer: Any,
+    score: Callable[[Any, list[str], list[str]], list[float | None]],
+    unnamed: str,
 ) -> list[Score]:
-    """Scores of the pairs in which both texts have words; the others are unscored, with the reason."""
+    """Scores of the pairs in which both texts have words; the others are unscored, with the reason.
+
+    Args:
+        unnamed: why all are unscored without a scorer.
+    """
+    if scorer is None:
+        return [Score.unscored(unnamed) for _ in responses]
     reasons = [_reason(*pair) for pair in zip(responses, references, strict=True)]
     places = [place for place, reason in enumerate(reasons) if reason is None]
     pairs = [str(responses[place]) for place in places], [str(references[place]) for place in places]
-    values = score(*pairs) if places else []
+    values = score(scorer, *pairs) if places else []
     scores = [Score.unscored(reason or "a text has no token that counts") for reason in reasons]
     for place, value in zip(places, values, strict=True):
         if value is not None:

@@ -167,11 +167,15 @@ class Ranks:
 
 @dataclass(frozen=True)
 class PaperPart:
-    """A paper's part of the report of runs on its benchmark; ``data`` goes to the top level of ``report.json``."""
+    """A paper's part of the report of runs on its benchmark; ``data`` goes to the top level of ``report.json``.
+
+    ``draws_epochs``: it draws the figures by epoch itself, and the neutral ones are folded away.
+    """
 
     blocks: tuple[Block, ...] = ()
     findings: tuple[Finding, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    draws_epochs: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ measures (membership, utility) are drawn automatically.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from medunlearn.reports.blocks import Cell, Spec, Table
 from medunlearn.reports.content import ReportContent
-from medunlearn.reports.figures import band, colours, layout, line, plot, safe, short, symbols
+from medunlearn.reports.figures import band, colours, layout, line, panels, plot, safe, short, symbols
 from medunlearn.reports.formatting import ALL, decimal, interval
 from medunlearn.reports.readings import Reading, reading_of, rows_of, value_text
 from medunlearn.reports.table_blocks import grid, reading_cell
@@ -66,29 +66,53 @@ def _panel(row: Mapping[str, Any]) -> Panel:
 
 def epoch_figures(content: ReportContent) -> list[tuple[str, Spec]]:
     """Title and figure of each panel: methods as lines with interval bands, references dashed."""
-    colour, symbol = colours(content.models), symbols(content.models)
     references, specs = _references(content), []
     for panel, lines in panels_of(content).items():
-        last = max(epoch for readings in lines.values() for epoch in readings)
-        questions = {
-            reading.n_scored + reading.n_unscored for readings in lines.values() for reading in readings.values()
-        }
-        data: list[Spec] = []
-        for model in content.models:
-            label, shade = model.label, colour[model.label]
-            reading = references.get((label, panel))
-            if label in lines:
-                data += _method_traces(label, lines[label], shade, symbol[label][0])
-            # A model that was asked more or fewer questions than the epochs is not a reference for them.
-            elif reading and reading.value is not None and questions == {reading.n_scored + reading.n_unscored}:
-                value = short(reading.value)
-                hover = f"<b>{safe(label)}</b>: {decimal(value)}<extra></extra>"
-                style: Spec = {"dash": _DASHES[model.role], "width": 1.4}
-                data.append(line(label, shade, hover, x=[0, last], y=[value, value], **style))
+        data = _panel_traces(content, panel, lines, references)
         frame = layout(None, "epoch", panel.name, small=True)
         frame["xaxis"] |= {"dtick": 1 if len(data[0]["x"]) < 30 else None, "rangemode": "tozero"}
         specs.append((panel.title, plot(data, frame, (52, 10, 8, 44))))
     return specs
+
+
+def epoch_row(content: ReportContent, chosen: Sequence[Panel], titles: Sequence[str], y: str) -> Spec | None:
+    """Some panels side by side on one scale from 0 to 1, as a paper prints them; None without any."""
+    if not chosen:
+        return None
+    references, every = _references(content), panels_of(content)
+    groups = [
+        (title, _panel_traces(content, panel, every[panel], references))
+        for title, panel in zip(titles, chosen, strict=True)
+    ]
+    epochs = sorted({epoch for panel in chosen for readings in every[panel].values() for epoch in readings})
+    return panels(groups, "epoch", y, epochs, named=False, span=[0.0, 1.0])
+
+
+def _panel_traces(
+    content: ReportContent,
+    panel: Panel,
+    lines: Mapping[str, Line],
+    references: Mapping[tuple[str, Panel], Reading],
+) -> list[Spec]:
+    """Traces of one panel: methods as lines with interval bands, references dashed."""
+    colour, symbol = colours(content.models), symbols(content.models)
+    last = max(epoch for readings in lines.values() for epoch in readings)
+    questions = {
+        reading.n_scored + reading.n_unscored for readings in lines.values() for reading in readings.values()
+    }
+    data: list[Spec] = []
+    for model in content.models:
+        label, shade = model.label, colour[model.label]
+        reading = references.get((label, panel))
+        if label in lines:
+            data += _method_traces(label, lines[label], shade, symbol[label][0])
+        # A model that was asked more or fewer questions than the epochs is not a reference for them.
+        elif reading and reading.value is not None and questions == {reading.n_scored + reading.n_unscored}:
+            value = short(reading.value)
+            hover = f"<b>{safe(label)}</b>: {decimal(value)}<extra></extra>"
+            style: Spec = {"dash": _DASHES[model.role], "width": 1.4}
+            data.append(line(label, shade, hover, x=[0, last], y=[value, value], **style))
+    return data
 
 
 def _references(content: ReportContent) -> dict[tuple[str, Panel], Reading]:

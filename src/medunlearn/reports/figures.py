@@ -25,6 +25,8 @@ FIGURE_SIZES: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "ranking": {"": (440, 500)},
 }
 """Size of a figure -> class of a drawing -> its width and height in pixels."""
+_GAP = 0.12
+"""Share of the width between two panels."""
 COLOURS = 12
 """Line colours, taken in turn."""
 _REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}
@@ -88,6 +90,49 @@ def plot(
     """
     space = {"margin": dict(zip("lrtb", margin, strict=True))} if margin else {}
     return {"data": list(data), "layout": {**frame, **space, **more}, "labels": labels}
+
+
+def panels(
+    groups: Sequence[tuple[str, list[Spec]]],
+    x: str,
+    y: str,
+    ticks: Sequence[int],
+    *,
+    named: bool = True,
+    span: Range | None = None,
+) -> Spec:
+    """Panels (title, lines) side by side in one figure, each with axes of its own.
+
+    Args:
+        named: add a legend.
+        span: range of every panel's y axis; None: each has its own, from 0.
+    """
+    frame = layout(None, x, y, small=True)
+    width = (1 - _GAP * (len(groups) - 1)) / len(groups)
+    styles = {axis: frame.pop(f"{axis}axis") for axis in "xy"}
+    frame["annotations"] = []
+    data: list[Spec] = []
+    for place, (axis, (title, lines)) in enumerate(zip(axes_names(len(groups)), groups, strict=True)):
+        start = place * (width + _GAP)
+        domain = {"domain": [short(start), short(start + width)], "tickvals": list(ticks)}
+        frame[f"xaxis{axis}"] = styles["x"] | domain | {"anchor": f"y{axis}"}
+        frame[f"yaxis{axis}"] = styles["y"] | {
+            "anchor": f"x{axis}",
+            **({"range": span} if span else {"rangemode": "tozero"}),
+        }
+        data += [trace | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} for trace in lines]
+        where = {"xref": f"x{axis} domain", "yref": f"y{axis} domain", "x": 0.5, "y": 1.0, "yanchor": "bottom"}
+        words = {"text": safe(title), "showarrow": False, "font": {"size": 12, "color": "--muted"}}
+        frame["annotations"].append(words | where)
+    if not named:
+        return plot(data, frame, (56, 10, 26, 48))
+    names = {"orientation": "h", "x": 0, "y": -0.3, "font": {"size": 12}}
+    return plot(data, frame, (56, 10, 26, 84), showlegend=True, legend=names)
+
+
+def axes_names(count: int) -> list[str]:
+    """Suffixes of so many pairs of axes: none for the first."""
+    return ["", *(str(place) for place in range(2, count + 1))]
 
 
 def line(name: str, colour: str, hover: str, *, dash: str = "", width: float = 1.8, **more: Any) -> Spec:

@@ -234,10 +234,11 @@ def _covered(content: ReportContent) -> str:
 
 def _epochs_section(content: ReportContent, key: Legend, table: Table) -> Section | None:
     grid = figures(epoch_figures(content), "By epoch", columns=2)
+    shown = details("Every measure, a panel each", grid) if content.paper.draws_epochs else grid
     numbers = details("The numbers of these figures", table)
     refused = () if content.reference is None else content.reference.reasons
     reading = Text(" ".join(refused or (EPOCHS_READING,)))
-    return section("By epoch", Text(EPOCHS), reading, key, grid, numbers, name="epochs")
+    return section("By epoch", Text(EPOCHS), reading, key, shown, numbers, name="epochs")
 
 
 def _breakdown_section(results: Results, key: Legend) -> Section | None:

@@ -20,6 +20,7 @@ class ResultView:
         lines: sentences below the tables.
         warnings: sentences to read before everything else.
         audits: audits whose first screen comes before the tables.
+        failure: what is missing of the result; shown last, with exit code 1.
     """
 
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class ResultView:
     lines: Sequence[str] = ()
     warnings: Sequence[str] = ()
     audits: Sequence[Any] = ()
+    failure: str = ""
 
 
 def plain_table(columns: Iterable[str], rows: Iterable[Sequence[object]]) -> Table:

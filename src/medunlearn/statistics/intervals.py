@@ -117,6 +117,12 @@ class SubjectMean:
         return least + width * low, least + width * high
 
     @property
+    def is_rare(self) -> bool:
+        """True for an amount near its lower bound, where subjects unlike all that were seen decide the interval."""
+        least, width = self.bounds[0], self.bounds[1] - self.bounds[0]
+        return least >= 0.0 and math.isfinite(width) and _is_rare((self.value - least) / width, self.size)
+
+    @property
     def size(self) -> float:
         """Effective number of subjects."""
         return float(self.subjects) if self.effective is None else self.effective

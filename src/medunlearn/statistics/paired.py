@@ -26,6 +26,8 @@ from medunlearn.statistics.intervals import (
     Array,
     Bounds,
     Estimate,
+    PairedDifference,
+    SubjectMean,
     Uncertainty,
     mean_over_subjects,
     paired_over_subjects,
@@ -54,7 +56,9 @@ class ResampledPairs:
     ) -> Estimate:
         """A statistic of some columns' means, for a minus b; arguments as in ``Resampled.estimate``.
 
-        For bounded means the interval is that of gains and losses (:class:`~.intervals.PairedDifference`).
+        For bounded means the interval is that of gains and losses (:class:`~.intervals.PairedDifference`); for a
+        bounded statistic that is rare in one model, that of the two models' numbers: replicates of few subjects
+        who leak hold no subject who leaks.
 
         Args:
             bounds: range of either model's number, not of the difference.
@@ -78,12 +82,39 @@ class ResampledPairs:
             bounds = UNIT
         span = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
         if statistic is not None or not columns:
-            return self.means.estimate(both, gap, bounds=span, level=level)
+            estimate = self.means.estimate(both, gap, bounds=span, level=level)
+            if statistic is None or estimate.value is None:
+                return estimate
+            rare = self._rare_difference(columns, statistic, bounds)
+            if rare is None:
+                return estimate
+            counts = estimate.n, estimate.n_clusters, estimate.replicates_dropped
+            return Estimate.of(estimate.value, rare, *counts, level)
         (n, n_clusters), point = self.means.sizes(both), usable(self.means.point[np.newaxis, both], gap)
         if not len(point):
             return Estimate(None, None, None, n, n_clusters)
         paired = self._mean_difference(columns[0], bounds)
         return Estimate.of(float(point[0]), paired, n, n_clusters, self.means.dropped(both), level)
+
+    def _rare_difference(
+        self, columns: Sequence[int], statistic: Statistic, bounds: Bounds | None
+    ) -> PairedDifference | None:
+        """A statistic's difference from the intervals of both models; None where neither number is rare."""
+        k, theirs = len(columns), [column + self.width for column in columns]
+        sides = [self.means.estimate(side, statistic, bounds=bounds).uncertainty for side in (columns, theirs)]
+        first, second = sides
+        if not (isinstance(first, SubjectMean) and isinstance(second, SubjectMean)):
+            return None
+        if not (first.is_rare or second.is_rare):
+            return None
+        draws = self.means.draws[:, [*columns, *theirs]]
+        draws = draws[~np.isnan(draws).any(axis=1)]
+        halves = [np.asarray(statistic(part), dtype=np.float64) for part in (draws[..., :k], draws[..., k:])]
+        numbers = np.stack(halves)
+        numbers = numbers[:, np.isfinite(numbers).all(axis=0)]
+        varies = numbers.shape[1] > 1 and (numbers.std(axis=1) > 0).all()
+        correlation = float(np.asarray(np.corrcoef(numbers))[0, 1]) if varies else 0.0
+        return PairedDifference(first, second, correlation)
 
     def _mean_difference(self, column: int, bounds: Bounds | None) -> Uncertainty | None:
         gains, losses, counts = self.gains[:, column], self.losses[:, column], self.means.counts[:, column]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medunlearn.config import (
     TINIES,
@@ -28,7 +28,7 @@ from medunlearn.config.experiments import refuse_file_of_other_verb
 from medunlearn.config.settings import flat_list
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.storage import sha256_of_json
+from medunlearn.data.storage import read_json, sha256_of_json
 from medunlearn.errors import ConfigError, ModelError, NonFiniteLossError
 from medunlearn.models.folders import model_identity
 from medunlearn.probes.keyword_stage import find_keywords
@@ -47,6 +47,9 @@ from medunlearn.study.judge_stage import JudgeStage, judge_all, judge_section, j
 from medunlearn.study.part_check import Outline, check_unlearning, outline_with
 from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings, with_retrained
 from medunlearn.training.processes import Processes, join
+
+if TYPE_CHECKING:
+    from medunlearn.reports.view import ResultView
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,26 @@ class Finished(NamedTuple):
     report: Path
     content: Any
     failed: tuple[tuple[str, str], ...] = ()
+
+    def view(self) -> ResultView:
+        """Utility and forgetting of each model and its distance to the retrained model, for the terminal."""
+        from medunlearn.reports.claims import findings_text, verdicts
+        from medunlearn.reports.models_screen import ModelsScreen
+        from medunlearn.reports.view import ResultView
+
+        findings, content = self.content.paper.findings, self.content
+        headline = read_json(self.report.with_suffix(".json"))["headline"]
+        data = {"report": str(self.report), **headline, **({"findings": verdicts(findings)} if findings else {})}
+        lines = (*(content.reference.caveats if content.reference else ()), findings_text(findings))
+        reasons = "".join(f"\n  - {name}: {reason}" for name, reason in self.failed)
+        failure = f"{len(self.failed)} methods have no result; the others are in {self.report}.{reasons}"
+        return ResultView(
+            data,
+            [(content.title, ModelsScreen(content).table())],
+            [*filter(None, lines)],
+            content.broken,
+            failure=failure if self.failed else "",
+        )
 
 
 def plan(values: dict[str, Any]) -> Experiment:

@@ -43,10 +43,22 @@ def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pyte
     assert [len(findings[name]["cases"]) for name in ("zero", "recovery", "slower")] == [4, 3, 3]
     assert [len(findings[name]["cases"]) for name in ("membership falls", "membership stays")] == [2, 1]
     out = Path("runs/lume-small")
+    _figures_are_the_papers(
+        (out / "report" / "report.html").read_text(), (out / "report" / "report.md").read_text()
+    )
     _zero_is_of_the_table(findings["zero"]["cases"], out)
     _the_retrained_model_takes_the_targets_steps(out)
     (npo,) = out.glob("npo-*/run.json")
     assert json.loads(npo.read_text())["config"]["arguments"] == {"alpha": 0.0}
+
+
+def _figures_are_the_papers(page: str, markdown: str) -> None:
+    """Figure 2 is a row of four panels a task, Figure 3 one panel; what was not measured is named by its number."""
+    assert [page.count(f"Figure 2, Task {number} (") > 0 for number in (1, 2, 3, 4)] == [True, True, True, False]
+    for panel in ("Reg, forget", "Reg, retain", "Kno, forget", "Kno, retain"):
+        assert panel in page
+    lacks = markdown.partition("Not in this report")[2].partition("\n#")[0]
+    assert [number for number in ("Figure 2", "Figure 3", "Figure 4", "Table 1") if number in lacks] == ["Figure 4"]
 
 
 def _zero_is_of_the_table(cases: list[dict[str, object]], out: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from medunlearn.papers.lume.contrasts import contrasts, training_seed
+from medunlearn.papers.lume.figures import paper_figures
 from medunlearn.papers.lume.findings import DOCUMENTS, SEEDS, findings
 from medunlearn.papers.lume.measured import Measured
 from medunlearn.papers.lume.semeval import score_of
@@ -46,7 +49,9 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
         return next(iter(references), broken.get(case.labels.get("run", ""), ""))
 
     healthy = without_broken(findings(measured(runs)), reason)
-    return report_part(without_drawn(healthy, undecided(runs.content.benchmark)), scores)
+    part = report_part(without_drawn(healthy, undecided(runs.content.benchmark)), scores)
+    drawn = paper_figures(runs.content, runs.benchmark)
+    return replace(part, blocks=(*drawn, *part.blocks), draws_epochs=len(runs.content.epochs) > 0)
 
 
 def measured(runs: GatheredRuns) -> Measured:

@@ -10,5 +10,6 @@ PAPER = Paper(
     title="Audits: texts that a model repeats, identifiers and kinds in them, and their report.",
     source="Memorization in Large Language Models in Medicine (Li et al.).",
     package=_HERE,
+    experiment=f"{_HERE}.adaptation:plan",
     demos={"audit": f"{_HERE}.demo:run_demo"},
 )

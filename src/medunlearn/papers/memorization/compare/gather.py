@@ -26,7 +26,15 @@ from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.compare import places, ratios, trends
 from medunlearn.papers.memorization.compare.ratios import Resampling, greedy_runs
-from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, AuditContent, AuditedModel, Row, stacked
+from medunlearn.papers.memorization.report.content import (
+    ACCURACY,
+    COLUMNS,
+    GREEDY,
+    AuditContent,
+    AuditedModel,
+    Row,
+    stacked,
+)
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.formatting import flat
 from medunlearn.reports.rank_tables import UNUSED_CHAT
@@ -59,6 +67,7 @@ def gather_audits(
     by_label = _by_label(audits)
     parts = {
         "epochs": [_epochs(relations)],
+        "accuracy": [_accuracy(relations)],
         **_own_tables(audits, draws),
         **_relation_tables(by_label, relations, draws),
     }
@@ -71,13 +80,14 @@ def gather_audits(
         clinical=relations.clinical,
         datasets=relations.datasets,
         caveats=tuple(caveats(audits, relations, tables["ratios"])),
-        missing=tuple(missing(audits, relations)),
+        missing=tuple(missing(audits, relations, tables)),
         searches={
             stage: tuple(audit.label for audit in audits if getattr(audit, table) is not None)
             for stage, table in _STAGES.items()
         },
         screens=_screens(whole, relations, show_text),
         examples=tuple(chain.from_iterable(map(_examples, audits))) if show_text else (),
+        near_examples=tuple(chain.from_iterable(map(_near_examples, audits))) if show_text else (),
         show_text=show_text,
         replicates=draws["replicates"],
         provenance=tuple(dict.fromkeys(entry for audit in audits for entry in sorted_by(audit.folder))),
@@ -140,6 +150,8 @@ def _own_tables(audits: Sequence[AuditTables], draws: Resampling) -> dict[str, l
         "agreement": _agreement,
         "identifiers": places.identifier_table,
         "options": ratios.option_table,
+        "answers": ratios.answer_table,
+        "near": ratios.near_table,
     }
     return {name: [make(audit, draws) for audit in audits] for name, make in makers.items()}
 
@@ -221,6 +233,18 @@ def _epochs(relations: AuditRelations) -> pd.DataFrame:
     return _own_measures(table)
 
 
+def _accuracy(relations: AuditRelations) -> pd.DataFrame:
+    """Top-k accuracies of a result of `audit diagnosis`."""
+    if relations.diagnosis is None:
+        return pd.DataFrame()
+    path = relations.diagnosis / ACCURACY
+    if not path.exists():
+        raise InputError(
+            f"{relations.diagnosis}, which `diagnosis` names, holds no {ACCURACY} of `audit diagnosis`."
+        )
+    return read_frame(path, COLUMNS["accuracy"])
+
+
 def _own_measures(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of measures with unique names; measures not on training texts have their fold in the name.
 
@@ -255,6 +279,23 @@ def _examples(audit: AuditTables) -> Iterator[Row]:
             yield {"model": audit.label, **{name: row[name] for name in names}, "kind": kind, "text": row["text"]}
 
 
+def _near_examples(audit: AuditTables) -> Iterator[Row]:
+    """Original and generated text of the nearest few by each measure, without a run of 30."""
+    responses = audit.responses[audit.responses["variant"] == GREEDY].drop_duplicates("probe_id")
+    texts = audit.probes.merge(responses[["probe_id", "response"]], on="probe_id")
+    if "suffix" not in texts:
+        return
+    by_probe = texts.set_index("probe_id")[["suffix", "response"]]
+    for measure, least in ratios.NEARLY.items():
+        near = ratios.near_texts(audit, measure, least)
+        best = near[near["near"]].sort_values(["value", "item"], ascending=[False, True], kind="stable")
+        for row in best.head(_EXAMPLES_A_KIND).to_dict("records"):
+            original, generated = by_probe.loc[row["item"]]
+            names = ("corpus", "prefix_tokens", "value")
+            place = {"model": audit.label, "measure": measure, **{str(name): row[name] for name in names}}
+            yield {**place, "original": original, "generated": generated}
+
+
 def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd.DataFrame) -> Iterator[str]:
     """Warnings to read before the numbers."""
     yield from banner({audit.label: RunRecord.of(audit.info).problems for audit in audits})
@@ -283,8 +324,10 @@ def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd
         yield (f"{n:,} of {len(ratios):,} numbers rest on fewer than {FEW} subjects: their intervals are wide.")
 
 
-def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterator[tuple[str, str]]:
-    """Parts missing from the report, and how to add each."""
+def missing(
+    audits: Sequence[AuditTables], relations: AuditRelations, tables: Mapping[str, pd.DataFrame]
+) -> Iterator[tuple[str, str]]:
+    """Parts missing from the report by the paper's numbers, and how to add each."""
     if not relations.baselines:
         yield "Comparison with baselines", "audit a baseline on the same corpora (--baseline)"
     probes = {audit.label: audit.probes for audit in audits}
@@ -292,17 +335,16 @@ def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterato
         for other in others:
             if not shared_probes(probes[model], probes[other]):
                 yield f"{model} − {other}", "they share no probe: audit the same records under the same corpus name"
-    there = {
-        "persistence": bool(relations.persistence),
-        "epoch_table": relations.epoch_table is not None,
-        "decodings": any(set(audit.scores["decoding"]) - {GREEDY} for audit in audits),
-        **{
-            name: any(getattr(audit, name) is not None for audit in audits)
-            for name in ("kinds", "findings", "options")
-        },
+    there = {name: len(table) > 0 for name, table in tables.items()} | {
+        "decodings": (tables["ratios"]["decoding"] != GREEDY).any(),
+        "prefixes": tables["ratios"]["prefix_tokens"].nunique() > 1,
+        # A search that found nothing has been made.
+        **{name: any(getattr(a, table) is not None for a in audits) for name, table in _STAGES.items()},
     }
-    yield from (
-        (part["name"], part["how"])
-        for part in paper_yaml("memorization", "report")["missing"]
-        if not there[part["needs"]]
-    )
+    for part in paper_yaml("memorization", "report")["missing"]:
+        if not there[part["needs"]]:
+            yield part["name"], part["how"]
+        elif "nothing" in part:
+            rows = tables[part["needs"]]
+            if not (rows["table"] == part["table"] if "table" in part else rows.index >= 0).any():
+                yield part["name"], part["nothing"]

@@ -9,10 +9,14 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import CELL, AuditTables
 from medunlearn.audit.options.option_prompts import MATCHES
+from medunlearn.audit.options.option_summary import summarize_options
 from medunlearn.audit.probe_summary import align_probes, probe_scores
-from medunlearn.papers.memorization.report.content import EXACT, GREEDY
+from medunlearn.papers.memorization.report.content import EXACT, GREEDY, PRIMARY
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.results.summary import compare, summarize
 
+NEARLY: Mapping[str, float] = paper_yaml("memorization", "report")["nearly"]
+"""Measure -> least value of a text that is nearly repeated."""
 Resampling = Mapping[str, Any]
 """``replicates`` and ``seed`` of the bootstrap draws behind an interval."""
 
@@ -90,6 +94,56 @@ def option_differences(first: AuditTables, second: AuditTables, draws: Resamplin
     table = _paired_differences(_option_scores(first.options), _option_scores(second.options), ["prompt"], draws)
     table = table.rename(columns={"measure": "match", "n_subjects": "n_questions"})
     return table.assign(model=first.label, against=second.label)
+
+
+def answer_table(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
+    """Rates of restored options and of right choices, of all questions, members and non-members (Tables 5 and 6).
+
+    Empty for an audit that rated no choices; without groups of questions only ``all``.
+    """
+    if audit.options is None or audit.choices is None:
+        return pd.DataFrame()
+    groups = audit.options.dropna(subset="group") if "group" in audit.options else audit.options.head(0)
+    of_questions = dict(zip(groups["question_id"].astype(str), groups.get("group", ()), strict=True))
+    return summarize_options(audit.label, (audit.options, audit.choices), None, of_questions, **draws)
+
+
+def near_table(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
+    """Greedy responses nearly the same as the true text, without a run of 30 (Table 4): counts by measure.
+
+    ``n_near`` responses have the measure at ``least`` or above and no run of 30; ``n_run`` have such a run.
+    """
+    rows = []
+    for measure, least in NEARLY.items():
+        for (corpus, prefix), part in near_texts(audit, measure, least).groupby(["corpus", "prefix_tokens"]):
+            rows.append(
+                {
+                    "model": audit.label,
+                    "corpus": corpus,
+                    "prefix_tokens": prefix,
+                    "measure": measure,
+                    "least": least,
+                    "n_near": int(part["near"].sum()),
+                    "n_run": int(part["run"].sum()),
+                    "n": len(part),
+                    "n_subjects": part["subject"].nunique(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def near_texts(audit: AuditTables, measure: str, least: float) -> pd.DataFrame:
+    """Probes with scores of the measure and of runs: item, corpus, prefix_tokens, subject, value, run, near."""
+    scores = greedy_runs(audit, [PRIMARY, measure]).dropna(subset="value")
+    wide = scores.pivot_table(
+        index=["item", "corpus", "prefix_tokens", "subject"], columns="measure", values="value"
+    ).reset_index()
+    if measure not in wide or PRIMARY not in wide:
+        empty = pd.DataFrame(columns=["item", "corpus", "prefix_tokens", "subject", "value", "run", "near"])
+        return empty.astype({"value": float, "run": bool, "near": bool})
+    wide = wide.dropna(subset=[measure, PRIMARY]).rename(columns={measure: "value"})
+    run = wide[PRIMARY] > 0
+    return wide.assign(run=run, near=(wide["value"] >= least) & ~run)
 
 
 def _probe_scores(audit: AuditTables) -> pd.DataFrame:

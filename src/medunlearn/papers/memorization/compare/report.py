@@ -61,9 +61,8 @@ def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations
     if relations is None or isinstance(relations, Mapping):
         return check(AuditRelations, dict(relations or {}))
     checked = check(AuditRelations, read_yaml(Path(relations)))
-    if checked.epoch_table is None:
-        return checked
-    return checked.model_copy(update={"epoch_table": Path(relations).parent / checked.epoch_table})
+    named = {key: path for key in ("epoch_table", "diagnosis") if (path := getattr(checked, key)) is not None}
+    return checked.model_copy(update={key: Path(relations).parent / path for key, path in named.items()})
 
 
 def with_baselines(

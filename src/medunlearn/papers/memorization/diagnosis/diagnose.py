@@ -26,13 +26,13 @@ from medunlearn.papers.memorization.diagnosis.accuracy import (
     small_specialties,
 )
 from medunlearn.papers.memorization.diagnosis.report import (
-    ACCURACY,
     DIFFERENCES,
     PREDICTIONS,
     Diagnosed,
     diagnosis_report,
 )
 from medunlearn.papers.memorization.diagnosis.rise import rises
+from medunlearn.papers.memorization.report.content import ACCURACY
 from medunlearn.reports.claims import FAILS, HOLDS, OPEN
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import distinct_runs

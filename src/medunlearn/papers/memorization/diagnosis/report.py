@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -14,8 +14,8 @@ from medunlearn.config import DiagnoseSettings, check
 from medunlearn.data.storage import read_frame
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
-from medunlearn.papers.memorization.report.content import Point, Row, point
-from medunlearn.papers.memorization.report.figures import bars, epoch_panels
+from medunlearn.papers.memorization.report.content import ACCURACY, Point, Row, point
+from medunlearn.papers.memorization.report.figures import epoch_panels, figure_6
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
 from medunlearn.reports.claims import cases_table, findings_data, statements
@@ -27,7 +27,7 @@ from medunlearn.reports.view import ResultView
 from medunlearn.results.runs import Run
 from medunlearn.study.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 
-ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
+DIFFERENCES, PREDICTIONS = "differences.parquet", "predictions.parquet"
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}
 PATIENCE = 2
 """Patience of the paper: a run that did not end early has the epoch marked after which it would have."""
@@ -137,12 +137,14 @@ def diagnosis_report(result: Diagnosed) -> Report:
     broken = banner(result.problems)
     claims = [finding] if finding else []
     lines = epochs_figure(result)
-    specialties = _wide(accuracy_figure(result, "specialty"), "accuracy by medical specialty")
+    figures = [
+        _wide(spec, f"Figure 6 ({title})") for title, spec in figure_6(list(rows_of(result.accuracy))).items()
+    ]
     accuracy = section(
         "Top-k accuracy",
         Text(words["counting"].format(right=right, replicates=settings.replicates)),
-        _wide(accuracy_figure(result, "k"), "top-k accuracy of each model"),
-        section(f"By specialty, top-{min(settings.k)}", specialties),
+        figures[0] if figures else None,
+        section(f"By specialty, top-{min(settings.k)}", *figures[1:]),
         accuracy_table(result),
         Text(small, "aside") if small else None,
         section("Differences", difference_table(result)),
@@ -194,20 +196,6 @@ def stopping(result: Diagnosed) -> str:
     at = f"ends after epoch {choice['stop']}" if choice["stop"] is not None else "does not end"
     text: str = paper_yaml("memorization", "diagnosis")["stopping"]
     return text.format(at=at, **choice)
-
-
-def accuracy_figure(result: Diagnosed, by: Literal["k", "specialty"]) -> Spec | None:
-    """Figure 6 (A) and (B): top-k accuracy of each model on all admissions, or at the smallest k by specialty."""
-    least = min(result.settings.k) if by == "specialty" else None
-    rows = [
-        {**row, "k": f"top-{row['k']}"}
-        for row in rows_of(result.accuracy)
-        if bool(row["specialty"]) == (by == "specialty") and least in (None, row["k"])
-    ]
-    series = {label: [row for row in rows if row["model"] == label] for label in result.results["models"]}
-    spec = bars(series, by, by, "accuracy")
-    spec["layout"]["yaxis"] |= {"range": [0, 1]}
-    return spec if rows else None
 
 
 def epochs_figure(result: Diagnosed) -> Spec | None:

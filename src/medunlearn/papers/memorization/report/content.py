@@ -30,6 +30,9 @@ LOSS = "validation loss"
 MATCHED = "matched tokens, runs of 30"
 """The measure of a trend over positions."""
 
+ACCURACY = "accuracy.parquet"
+"""File of the top-k accuracies of `audit diagnosis`."""
+
 _PLACE = itemgetter("model", "corpus", "prefix_tokens", "measure", "decoding")
 """Labels that name a mean."""
 _NUMBERS = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects")
@@ -62,10 +65,14 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "options": ("model", "prompt", "match", *_NUMBERS[:-1], "n_questions", "reason"),
     "option_differences": ("model", "against", "prompt", "match", *_GAP, "n_questions"),
+    "answers": ("model", "prompt", "measure", "group", "value", "low", "high", "n", "n_unscored"),
+    "near": ("model", "corpus", "prefix_tokens", "measure", "least", "n_near", "n_run", "n", "n_subjects"),
+    "accuracy": ("model", "specialty", "k", "value", "low", "high", "n", "n_subjects", "n_unread"),
     "epochs": ("epoch", "measure", "value", "low", "high"),
 }
 """Tables of a report and their columns. Measures of runs are shares of probes, 0-1, higher = more memorized; a
-relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is null for spans without one."""
+relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is null for spans without one. The
+groups of ``answers`` are ``all``, ``member``, ``non-member`` and the difference of the last two."""
 
 
 def stacked(name: str, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
@@ -115,6 +122,8 @@ class AuditContent:
         searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models for which it was run.
         screens: first screen of each audited model that is not a baseline of another.
         examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
+        near_examples: texts that are nearly repeated: model, corpus, prefix_tokens, measure, value, original,
+            generated.
         replicates: bootstrap replicates.
         provenance: language models that sorted memorized spans.
     """
@@ -130,6 +139,7 @@ class AuditContent:
     searches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     screens: tuple[FirstScreen, ...] = ()
     examples: tuple[Row, ...] = ()
+    near_examples: tuple[Row, ...] = ()
     show_text: bool = False
     replicates: int = 1000
     provenance: tuple[Provenance, ...] = ()

@@ -1,4 +1,4 @@
-"""Figures 1, 2, 3, 5 and 7 of the memorization paper, and one by number of copies: lines with bands, bars,
+"""Figures 1 to 7 of the memorization paper, and one by number of copies: lines with bands, bars,
 panels.
 """
 
@@ -23,11 +23,21 @@ from medunlearn.papers.memorization.report.content import (
     prefix_words,
 )
 from medunlearn.reports import figures
-from medunlearn.reports.figures import COLOURS, Spec, band, layout, plot, safe, short, turn_colour
+from medunlearn.reports.figures import (
+    COLOURS,
+    Spec,
+    axes_names,
+    band,
+    layout,
+    panels,
+    plot,
+    safe,
+    short,
+    turn_colour,
+)
 from medunlearn.reports.readings import number
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_GAP = 0.12
 Titled = Iterator[tuple[str, Spec]]
 
 
@@ -93,6 +103,32 @@ def figure_copies(content: AuditContent) -> Titled:
             yield corpus, panels([("run of 30", lines)], "copies", "ratio", ticks)
 
 
+def figure_4(content: AuditContent) -> Titled:
+    """Per prompt: share of removed options given back by each model, exact beside relaxed."""
+    prompts = dict.fromkeys(row["prompt"] for row in content.rows("options"))
+    for prompt in prompts:
+        series = {match: content.rows("options", prompt=prompt, match=match) for match in ("exact", "relaxed")}
+        yield prompt, bars(series, "model", "model", "options given back")
+
+
+def figure_6(rows: Sequence[Row]) -> dict[str, Spec]:
+    """Top-k accuracy of each model on all admissions (A), and at the least k by medical specialty (B).
+
+    Args:
+        rows: of :func:`medunlearn.papers.memorization.diagnosis.accuracy.accuracy_table`.
+    """
+    least, specs = min((row["k"] for row in rows), default=0), dict[str, Spec]()
+    for title, by in (("A: all admissions", "k"), (f"B: top-{least} by specialty", "specialty")):
+        series: dict[str, list[Row]] = {}
+        for row in rows:
+            if bool(row["specialty"]) == (by == "specialty") and (by == "k" or row["k"] == least):
+                series.setdefault(row["model"], []).append({**row, "k": f"top-{row['k']}"})
+        if series:
+            specs[title] = bars(series, by, by, "accuracy")
+            specs[title]["layout"]["yaxis"] |= {"range": [0, 1]}
+    return specs
+
+
 def figure_5(content: AuditContent) -> Titled:
     """Per pair and corpus: the ratio of runs of 50 before and after further fine-tuning, over prefix lengths."""
     for pair in dict.fromkeys((row["before"], row["after"]) for row in content.rows("persistence")):
@@ -147,30 +183,6 @@ def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollo
     return [*band(edges, {"type": "scatter", **label}, shade), trace]
 
 
-def panels(
-    groups: Sequence[tuple[str, list[Spec]]], x: str, y: str, ticks: Sequence[int], *, named: bool = True
-) -> Spec:
-    """Panels (title, lines) side by side in one figure, each with axes of its own; ``named`` adds a legend."""
-    frame = layout(None, x, y, small=True)
-    width = (1 - _GAP * (len(groups) - 1)) / len(groups)
-    styles = {axis: frame.pop(f"{axis}axis") for axis in "xy"}
-    frame["annotations"] = []
-    data: list[Spec] = []
-    for place, (axis, (title, lines)) in enumerate(zip(_axes(len(groups)), groups, strict=True)):
-        start = place * (width + _GAP)
-        domain = {"domain": [short(start), short(start + width)], "tickvals": list(ticks)}
-        frame[f"xaxis{axis}"] = styles["x"] | domain | {"anchor": f"y{axis}"}
-        frame[f"yaxis{axis}"] = styles["y"] | {"anchor": f"x{axis}", "rangemode": "tozero"}
-        data += [trace | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} for trace in lines]
-        where = {"xref": f"x{axis} domain", "yref": f"y{axis} domain", "x": 0.5, "y": 1.0, "yanchor": "bottom"}
-        words = {"text": safe(title), "showarrow": False, "font": {"size": 12, "color": "--muted"}}
-        frame["annotations"].append(words | where)
-    if not named:
-        return plot(data, frame, (56, 10, 26, 48))
-    names = {"orientation": "h", "x": 0, "y": -0.3, "font": {"size": 12}}
-    return plot(data, frame, (56, 10, 26, 84), showlegend=True, legend=names)
-
-
 def epoch_panels(
     groups: Mapping[str, Sequence[str]],
     lines: Mapping[str, Sequence[Point]],
@@ -195,13 +207,9 @@ def epoch_panels(
     spec = panels(filled, "epoch", "", epochs)
     for epoch, style in marks:
         edges = {"type": "line", "x0": epoch, "x1": epoch, "y0": 0, "y1": 1, "line": {"width": 1, **style}}
-        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in _axes(len(filled))]
+        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in axes_names(len(filled))]
         spec["layout"].setdefault("shapes", []).extend(shapes)
     return spec
-
-
-def _axes(count: int) -> list[str]:
-    return ["", *(str(place) for place in range(2, count + 1))]
 
 
 def bars(series: Mapping[str, Sequence[Row]], label: str, x: str, y: str, first: int = 0) -> Spec:

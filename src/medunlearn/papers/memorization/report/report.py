@@ -172,6 +172,7 @@ def _ratios(content: AuditContent) -> Iterator[Section | None]:
     prefix = content.prefixes[0] if content.prefixes else 0
     table_2 = tables.crossed(content, "measures", prefix_tokens=prefix)
     words = details("Meaning of the measures", Bullets(tuple(tables.meanings(content))) if table_2 else None)
+    yield _part("overview", *tables.crossed(content, "overview").values())
     yield _part("measures", table_2.values(), words, prefix=prefix or "mixed lengths")
     lines = _grid(plots.figure_1(content), "Ratio by prefix length")
     by_prefix = [Details(title, (table,)) for title, table in tables.crossed(content, "prefixes").items()]
@@ -187,10 +188,17 @@ def _ratios(content: AuditContent) -> Iterator[Section | None]:
 
 def _contents(content: AuditContent) -> Iterator[Section | None]:
     agreement = details("Agreement of the ways of sorting", tables.listed(content, "agreement"))
+    near = [Details(title, (Quotes(pair, reference=True),)) for title, pair in _near_texts(content)]
+    yield _part("near", tables.listed(content, "near"), near)
     yield _part("kinds", tables.kinds_table(content), agreement)
     for table in ("table_9", "table_10"):
         yield _part(table, tables.listed(content, "identifiers", table=table))
-    yield _part("options", tables.listed(content, "options"))
+    table_5, prompt = tables.fine_tuning_table(content)
+    yield _part("fine_tuning", table_5, prompt=prompt)
+    options = details("Every prompt and match", tables.listed(content, "options"))
+    groups = details("Members and non-members", tables.crossed(content, "option_groups").values())
+    yield _part("options", _grid(plots.figure_4(content), "Options given back"), options, groups)
+    yield _part("answers", *tables.crossed(content, "answers").values())
 
 
 def _training_sections(content: AuditContent) -> Iterator[Section | None]:
@@ -205,6 +213,8 @@ def _training_sections(content: AuditContent) -> Iterator[Section | None]:
         Text(WORDS["shares"], "aside") if shares else None,
         shares,
     )
+    accuracy = details("The numbers", tables.crossed(content, "accuracy").values())
+    yield _part("accuracy", _grid(plots.figure_6(content.rows("accuracy")).items(), "Top-k accuracy"), accuracy)
     spec = plots.figure_7(content)
     label = "Memorization, validation loss and accuracy by epoch. The numbers are in the table below."
     numbers = details("The numbers by epoch", tables.crossed(content, "epochs").values())
@@ -232,7 +242,8 @@ def _part(name: str, *parts: Block | Iterable[Block | None] | None, **values: ob
     inside, part = blocks(*parts), WORDS["parts"][name]
     if not inside:
         return None
-    return Section(part["title"].format_map(values), (Text(part["text"], "aside"), *inside), part["note"])
+    text = Text(part["text"].format_map(values) if values else part["text"], "aside")
+    return Section(part["title"].format_map(values), (text, *inside), part["note"])
 
 
 def _grid(specs: Iterable[tuple[str, Spec]], label: str) -> Figures | None:
@@ -242,6 +253,14 @@ def _grid(specs: Iterable[tuple[str, Spec]], label: str) -> Figures | None:
 def _example(span: Row) -> Details:
     note = f"{prefix_words(span['prefix_tokens'])}, run of {span['length']}, {span['kind']}"
     return Details("{model} on {corpus}".format_map(span), (Quotes((("Repeated", span["text"]),)),), note)
+
+
+def _near_texts(content: AuditContent) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Title of each text that is nearly repeated, and the original beside the generated text."""
+    for row in content.near_examples if content.show_text else ():
+        title = tables.measure_words(row["measure"])[0]
+        pair = ("Original text", row["original"]), ("Generated text", row["generated"])
+        yield f"{row['model']} on {row['corpus']}: {title} = {row['value']:.2f}", pair
 
 
 def published_tables() -> Iterator[tuple[str, Table]]:

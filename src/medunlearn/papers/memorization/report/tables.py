@@ -1,4 +1,4 @@
-"""Tables 2, 3, 5, 7, 8, 9 and 10 of the paper, and the numbers of its figures, from the user's audits.
+"""Tables 1 to 10 of the paper, and the numbers of its figures, from the user's audits.
 
 ``report.yaml`` declares them; this module formats their cells and computes rows that must be derived.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from medunlearn.audit.options.option_summary import ALL, CONTRAST, MEMBER, NONMEMBER
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.measure import FIRST
@@ -39,6 +40,16 @@ _POSITION_SHARES = {
     "ratio": "Of all responses",
     "ratio_reached": "Of responses so long",
 }
+ANSWER_GROUPS = (ALL, MEMBER, NONMEMBER, CONTRAST)
+OPTION_MATCHES = {
+    "exact": "Exact option",
+    "exact.lettered": "Exact option, lettered",
+    "relaxed": "Relaxed option",
+    "relaxed.lettered": "Relaxed option, lettered",
+}
+PAPER_PROMPTS = ("another", "any")
+"""Prompts in the order in which Table 5 takes one: the paper asks a model for one other option."""
+HOLDOUT = "_holdout"
 _GROUPS = ("harmful", "uninformative", "beneficial")
 
 
@@ -79,6 +90,13 @@ def _columns(content: AuditContent, name: str, rows: Iterable[Row]) -> dict[obje
         return {
             measure: Cell(measure_words(measure)[0], measure) for measure in TABLE_2_MEASURES if measure in present
         }
+    if name == "overview":
+        return {corpus: Cell(corpus) for corpus in content.corpora}
+    if name in ("answers", "option_groups"):
+        groups = {row["group"] for row in rows}
+        return {group: Cell(group) for group in ANSWER_GROUPS if group in groups}
+    if name == "accuracy":
+        return {model: Cell(model) for model in dict.fromkeys(row["model"] for row in rows)}
     if name == "positions":
         return {measure: Cell(title) for measure, title in _POSITION_SHARES.items()}
     if name == "duplication":
@@ -95,6 +113,13 @@ def _rows(content: AuditContent, name: str, labels: Mapping[str, object]) -> lis
         case "measures":
             rows = _greedy(content, **labels)
             return [row for row in rows if row["measure"] in TABLE_2_MEASURES]
+        case "overview":
+            firsts = {(row["model"], row["corpus"]): row for row in _greedy(content, **labels)}
+            return list(firsts.values())
+        case "answers":
+            return [row for row in content.rows("answers") if not row["prompt"]]
+        case "option_groups":
+            return [row for row in content.rows("answers") if row["measure"] in OPTION_MATCHES]
         case "prefixes":
             order = [(model.label, measure) for model in content.models for measure in EXACT]
             rows = (row for row in _greedy(content, **labels) if row["measure"] in EXACT)
@@ -140,6 +165,31 @@ def _decodings(content: AuditContent) -> Iterator[Row]:
 def _option_gaps(content: AuditContent, row: Row) -> str:
     gaps = content.rows("option_differences", **{name: row[name] for name in ("model", "prompt", "match")})
     return "; ".join(f"{gap['against']}: {_points(evidence_of('', gap, 'difference'))}" for gap in gaps) or ABSENT
+
+
+def fine_tuning_table(content: AuditContent) -> tuple[Table | None, str]:
+    """Table 5: per data set and model, measures at the shortest prefix and options given back; and their prompt.
+
+    Options of a data set's questions are those of members, options of its held-out ones those of non-members.
+    """
+    prompts = list(dict.fromkeys(row["prompt"] for row in content.rows("options")))
+    prompt = next((name for name in PAPER_PROMPTS if name in prompts), next(iter(prompts), ""))
+    corpora = [name for name in content.corpora if name.removesuffix(HOLDOUT) in content.datasets]
+    entries: list[tuple[tuple[Cell, ...], object, Cell]] = []
+    for row in _greedy(content, prefix_tokens=min(filter(None, content.prefixes), default=0)):
+        if row["corpus"] in corpora and row["measure"] in TABLE_2_MEASURES:
+            heads = Cell(row["corpus"]), Cell(row["model"], row["role"])
+            entries.append((heads, row["measure"], _ratio(row)))
+    heads_of = {(heads[0].text, heads[1].text): heads for heads, *_ in entries}
+    for corpus, model in heads_of:
+        group = ANSWER_GROUPS[2 if corpus.endswith(HOLDOUT) else 1]
+        for row in content.rows("answers", model=model, group=group, prompt=prompt):
+            if row["measure"] in OPTION_MATCHES:
+                entries.append((heads_of[corpus, model], row["measure"], _given_back(row)))
+    present = {column for _, column, _ in entries}
+    columns: dict[object, Cell] = {m: Cell(measure_words(m)[0], m) for m in TABLE_2_MEASURES if m in present}
+    columns |= {m: Cell(title, m) for m, title in OPTION_MATCHES.items() if m in present}
+    return cross_table(["Data set", "Model"], entries, columns), prompt
 
 
 def kinds_table(content: AuditContent) -> Table | None:
@@ -227,7 +277,9 @@ def _share(row: Row) -> Cell:
 
 def _given_back(row: Row) -> Cell:
     value = number(row["value"])
-    return Cell(f"{UNSCORED}: {row['reason']}") if value is None else Cell(_percent(value), _edges(row, True))
+    if value is None:
+        return Cell(f"{UNSCORED}: {row['reason']}" if row.get("reason") else UNSCORED)
+    return Cell(_percent(value), _edges(row, True))
 
 
 def _value(row: Row) -> Cell:
@@ -274,6 +326,12 @@ _MAKERS: Mapping[str, Callable[[Row], Cell | str]] = {
     "share": _share,
     "share_name": lambda row: _SHARES[row["measure"]],
     "given_back": _given_back,
+    "answer": lambda row: (
+        Cell(_points(evidence_of("", row, "value"))) if row["group"] == CONTRAST else _given_back(row)
+    ),
+    "accuracy": lambda row: Cell(_percent(row["value"]), f"{_edges(row, True)} of {row['n_subjects']:,}".strip()),
+    "place_of_accuracy": lambda row: f"{row['specialty'] or 'all'}, top-{row['k']}",
+    "subjects": lambda row: f"{row['subjects']:,}",
     "value": _value,
     "slope": _slope,
     "difference": lambda row: _difference(evidence_of("", row, "difference")),
