@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
+from forking import forked_workers
 from noise_attack import NOISE
 from pages import Page
 
@@ -185,7 +186,8 @@ def test_a_sweep_runs_it_and_plans_it(here: Path) -> None:
         },
     }  # fmt: skip
     (here / "sweep.yaml").write_text(yaml.safe_dump(values))
-    result = run("sweep", "sweep.yaml", "--device=cpu", "--quiet", "--json")
+    with forked_workers():
+        result = run("sweep", "sweep.yaml", "--device=cpu", "--quiet", "--json")
     cells = json.loads(result.stdout)["cells"]
     assert [cell["status"] for cell in cells if cell["kind"] == "attack"] == ["done"] * 2
     assert list((here / "swept").glob("**/noise_summary.parquet"))

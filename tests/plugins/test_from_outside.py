@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from forking import forked_workers
 from outside_package import install, write_package
 
 from medunlearn import registry
@@ -132,7 +133,8 @@ def test_default_measures_are_the_papers(run: Callable[..., Any], here: Path) ->
 def test_a_sweep_is_planned_run_and_has_the_neutral_page(run: Callable[..., Any], here: Path) -> None:
     (here / "sweep.yaml").write_text(SWEEP.replace("BUILDER", "haiku"))
     assert "mine" in run("sweep", "sweep.yaml", "--plan", "--all").stdout.lower()
-    run("sweep", "sweep.yaml", "--jobs=1", "--quiet")
+    with forked_workers():
+        run("sweep", "sweep.yaml", "--jobs=1", "--quiet")
     page = (here / "sweep" / "report" / "report.html").read_text()
     content = json.loads((here / "sweep" / "report" / "report.json").read_text())
     assert set(content["parts"]) == {"random_10", "random_25"}
