@@ -213,8 +213,8 @@ def test_it_is_run_after_every_epoch(here: Path) -> None:
 
 
 def test_forget_verifies_with_it(here: Path) -> None:
-    write_note_table(here / "notes.csv", 6)
-    write_note_table(here / "unseen.csv", 4, seed=1)
+    write_note_table(here / "notes.csv", 6, studies=0)
+    write_note_table(here / "unseen.csv", 4, seed=1, studies=0)
     run("build", "notes", "notes.csv", "--out=notes-bench", "--quiet")
     run("train", "notes-bench", "--out=notes-run", *TINY, "--train-on=records")
     run("export", "notes-run", "--out=model", "--quiet")
@@ -223,6 +223,7 @@ def test_forget_verifies_with_it(here: Path) -> None:
         "forget", "model", "notes.csv", "--patient=100003", "--key=owner/signing.key", "--holdout=unseen.csv",
         "--anyway", "--others=3", "--facts=2", "--budget=1", "--build.clozes=1", "--build.prefixes=16",
         "--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2", "--quiet", "--device=cpu",
+        "--evaluate.alternatives=9",
     )  # fmt: skip
     battery = "--battery=quantization,noise_plugin:Noise,noise_plugin:Greedy"
     stages = json.loads(run(*words, battery, "--out=case", "--plan", "--json").stdout)["stages"]

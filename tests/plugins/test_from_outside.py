@@ -209,6 +209,7 @@ def test_a_deletion_request_takes_source_method_and_attack(
         *("forget", "model", cards, "--patient=4002", "--key=owner/signing.key", "--out", "case", "--anyway"),
         *("--method=mine", "--battery=noise", "--others=3", "--facts=2", "--unlearn.epochs=1", "--quiet"),
         *("--build.clozes=1", "--build.prefixes=16", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
+        "--evaluate.alternatives=9",
     )
     evidence = json.loads((here / "case" / "evidence.json").read_text())
     assert evidence["method"] == "mine"
