@@ -57,7 +57,10 @@ def test_a_lock_with_an_address_is_refused() -> None:
             lock.parsed(f"{line}\n")
 
 
-@pytest.mark.parametrize("extra", [None, *sorted(PROJECT["optional-dependencies"].keys() - lock.UNLOCKED - {"all"})])
+EXTRAS = PROJECT["optional-dependencies"].keys() - lock.UNLOCKED - {"all"}
+
+
+@pytest.mark.parametrize("extra", [None, *sorted(EXTRAS)])
 def test_the_lock_has_what_the_project_asks_for(extra: str | None) -> None:
     """A dependency that was added without `scripts/lock` is missing here."""
     versions = locked("base") if extra is None else locked("base", "test")
@@ -70,8 +73,7 @@ def test_the_lock_has_what_the_project_asks_for(extra: str | None) -> None:
 
 def test_all_is_every_extra_that_the_lock_holds() -> None:
     (line,) = PROJECT["optional-dependencies"]["all"]
-    offered = PROJECT["optional-dependencies"].keys() - lock.UNLOCKED - {"all", "test"}
-    assert (Requirement(line).name, Requirement(line).extras) == (PROJECT["name"], offered)
+    assert (Requirement(line).name, Requirement(line).extras) == (PROJECT["name"], EXTRAS - {"test"})
 
 
 def test_the_licences_of_all_locked_packages_are_listed() -> None:
