@@ -153,7 +153,7 @@ def test_whole_values_are_held_at_their_level(memorized: tuple[Benchmark, Run], 
     short = []
     for hold in (0.0, 0.25):
         arguments = {"alternatives": 4, "whole_values": True, "hold": hold}
-        wanted = settings("counterfactual", split=split, epochs=12, lr=3e-3, arguments=arguments)
+        wanted = settings("counterfactual", split=split, epochs=20, lr=3e-3, arguments=arguments)
         run = unlearn(knows, few, wanted, tmp_path / f"{hold}", quiet=True)
         before, after = (load_model(one.model, device="cpu") for one in (knows, run))
         sides, method = (

@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {
     "context": "closed_book",
     "pretrain_epochs": 0,
     "train_on": "questions",
-    "epochs": 200,
+    "epochs": 300,
     "batch_size": 20,
     "micro_batch_size": 20,
     "lr": 1e-2,
