@@ -18,6 +18,10 @@ from hypothesis import settings
 
 # torch reads it when it is loaded: sums are then the same on every machine, and workers do not fight for cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# With so many modules loaded, Python's own thresholds spend a tenth of the time on looking for garbage.
+gc.set_threshold(10_000, 10, 10)
+# Tests kill processes, never the machine: what was written is there without waiting for the disk.
+os.fsync = lambda file: None
 # A machine that is busy is no counterexample.
 settings.register_profile("medunlearn", deadline=None)
 settings.load_profile("medunlearn")

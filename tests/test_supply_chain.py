@@ -57,7 +57,10 @@ def test_a_lock_with_an_address_is_refused() -> None:
             lock.parsed(f"{line}\n")
 
 
-@pytest.mark.parametrize("extra", [None, *sorted(PROJECT["optional-dependencies"].keys() - lock.UNLOCKED)])
+EXTRAS = PROJECT["optional-dependencies"].keys() - lock.UNLOCKED - {"all"}
+
+
+@pytest.mark.parametrize("extra", [None, *sorted(EXTRAS)])
 def test_the_lock_has_what_the_project_asks_for(extra: str | None) -> None:
     """A dependency that was added without `scripts/lock` is missing here."""
     versions = locked("base") if extra is None else locked("base", "test")
@@ -66,6 +69,11 @@ def test_the_lock_has_what_the_project_asks_for(extra: str | None) -> None:
         assert any(
             requirement.specifier.contains(it) for it in versions.get(canonicalize_name(requirement.name), ())
         ), line
+
+
+def test_all_is_every_extra_that_the_lock_holds() -> None:
+    (line,) = PROJECT["optional-dependencies"]["all"]
+    assert (Requirement(line).name, Requirement(line).extras) == (PROJECT["name"], EXTRAS - {"docs", "test"})
 
 
 def test_the_licences_of_all_locked_packages_are_listed() -> None:

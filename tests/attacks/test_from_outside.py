@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
+from forking import forked_workers
 from noise_attack import NOISE
 from pages import Page
 
@@ -185,7 +186,8 @@ def test_a_sweep_runs_it_and_plans_it(here: Path) -> None:
         },
     }  # fmt: skip
     (here / "sweep.yaml").write_text(yaml.safe_dump(values))
-    result = run("sweep", "sweep.yaml", "--device=cpu", "--quiet", "--json")
+    with forked_workers():
+        result = run("sweep", "sweep.yaml", "--device=cpu", "--quiet", "--json")
     cells = json.loads(result.stdout)["cells"]
     assert [cell["status"] for cell in cells if cell["kind"] == "attack"] == ["done"] * 2
     assert list((here / "swept").glob("**/noise_summary.parquet"))
@@ -211,8 +213,8 @@ def test_it_is_run_after_every_epoch(here: Path) -> None:
 
 
 def test_forget_verifies_with_it(here: Path) -> None:
-    write_note_table(here / "notes.csv", 6)
-    write_note_table(here / "unseen.csv", 4, seed=1)
+    write_note_table(here / "notes.csv", 6, studies=0)
+    write_note_table(here / "unseen.csv", 4, seed=1, studies=0)
     run("build", "notes", "notes.csv", "--out=notes-bench", "--quiet")
     run("train", "notes-bench", "--out=notes-run", *TINY, "--train-on=records")
     run("export", "notes-run", "--out=model", "--quiet")
@@ -221,6 +223,7 @@ def test_forget_verifies_with_it(here: Path) -> None:
         "forget", "model", "notes.csv", "--patient=100003", "--key=owner/signing.key", "--holdout=unseen.csv",
         "--anyway", "--others=3", "--facts=2", "--budget=1", "--build.clozes=1", "--build.prefixes=16",
         "--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2", "--quiet", "--device=cpu",
+        "--evaluate.alternatives=9",
     )  # fmt: skip
     battery = "--battery=quantization,noise_plugin:Noise,noise_plugin:Greedy"
     stages = json.loads(run(*words, battery, "--out=case", "--plan", "--json").stdout)["stages"]

@@ -22,6 +22,7 @@ Medunlearn = Callable[..., Any]
 SMALL = (
     *("--others=3", "--facts=2", "--budget=1", "--build.clozes=1", "--build.prefixes=16", "--seed=1"),
     *("--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
+    "--evaluate.alternatives=9",
 )
 PATIENT = "100003"
 
@@ -30,8 +31,8 @@ PATIENT = "100003"
 def hospital(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with notes.csv, unseen.csv, model/ and owner/signing.key; tests read it and never change it."""
     here = tmp_path_factory.mktemp("hospital")
-    notes = write_note_table(here / "notes.csv", 6)
-    write_note_table(here / "unseen.csv", 4, seed=1)
+    notes = write_note_table(here / "notes.csv", 6, studies=0)
+    write_note_table(here / "unseen.csv", 4, seed=1, studies=0)
     medunlearn("build", "notes", notes, "--out", here / "bench", "--quiet")
     small = ("--tiny-width=32", "--tiny-layers=2", "--epochs=2", "--precision=fp32", "--train-on=records")
     medunlearn("train", here / "bench", "--model=tiny", *small, "--out", here / "run", "--quiet")

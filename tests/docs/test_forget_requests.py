@@ -37,6 +37,7 @@ SMALL = {
     "forget": (
         *("--others=3", "--facts=2", "--battery=none", "--budget=1", "--build.clozes=1", "--build.prefixes=16"),
         *("--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
+        "--evaluate.alternatives=9",
     ),
 }
 
@@ -49,8 +50,8 @@ def run(line: str) -> str:
 def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").mkdir()
-    write_note_table(Path("examples/notes.csv"), 8)
-    write_note_table(Path("examples/notes-unseen.csv"), 4, seed=1)
+    write_note_table(Path("examples/notes.csv"), 8, studies=0)
+    write_note_table(Path("examples/notes-unseen.csv"), 4, seed=1, studies=0)
     *world, key, first, verify, npo, letter, chat, adapter, compared, second, purge, plan = PAGE.commands
     for line in world:
         run(line)

@@ -45,6 +45,7 @@ def test_scripts_write_into_pages_that_have_their_markers() -> None:
             assert (DOCS / "".join(page)).exists() or "report" in page[0], f"{script.name} names {page}"
 
 
+@pytest.mark.nightly
 def test_every_fact_of_the_patients_that_were_left_out_is_in_the_calibration(tmp_path: Path) -> None:
     calibration.run(tmp_path, 0, patients=8, training=TRAINING)
     facts = pd.read_parquet(tmp_path / "0-facts.parquet")
@@ -79,6 +80,7 @@ def test_models_that_never_saw_the_notes_have_groups_of_their_own(tmp_path: Path
     assert false_alarms.seeds_of("0-2,7") == [0, 1, 2, 7]
 
 
+@pytest.mark.nightly
 def test_every_variant_of_the_ablation_is_unlearned_and_relearned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +142,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> hospitals.Experiment
     return hospitals.Experiment(out, "random_10-0", settings)
 
 
+@pytest.mark.nightly
 def test_an_experiment_has_answers_records_and_attacks_of_every_model(experiment: hospitals.Experiment) -> None:
     models = {model.label: model for model in experiment.models}
     assert set(models) == {"target", "retrained", "NPO"}

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from forking import forked_workers
 from outside_package import install, write_package
 
 from medunlearn import registry
@@ -132,7 +133,8 @@ def test_default_measures_are_the_papers(run: Callable[..., Any], here: Path) ->
 def test_a_sweep_is_planned_run_and_has_the_neutral_page(run: Callable[..., Any], here: Path) -> None:
     (here / "sweep.yaml").write_text(SWEEP.replace("BUILDER", "haiku"))
     assert "mine" in run("sweep", "sweep.yaml", "--plan", "--all").stdout.lower()
-    run("sweep", "sweep.yaml", "--jobs=1", "--quiet")
+    with forked_workers():
+        run("sweep", "sweep.yaml", "--jobs=1", "--quiet")
     page = (here / "sweep" / "report" / "report.html").read_text()
     content = json.loads((here / "sweep" / "report" / "report.json").read_text())
     assert set(content["parts"]) == {"random_10", "random_25"}
@@ -207,6 +209,7 @@ def test_a_deletion_request_takes_source_method_and_attack(
         *("forget", "model", cards, "--patient=4002", "--key=owner/signing.key", "--out", "case", "--anyway"),
         *("--method=mine", "--battery=noise", "--others=3", "--facts=2", "--unlearn.epochs=1", "--quiet"),
         *("--build.clozes=1", "--build.prefixes=16", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
+        "--evaluate.alternatives=9",
     )
     evidence = json.loads((here / "case" / "evidence.json").read_text())
     assert evidence["method"] == "mine"

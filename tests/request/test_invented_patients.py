@@ -84,12 +84,20 @@ def invented(notes: Benchmark, count: int = 12, seed: int = 0) -> list[tuple[Rec
     return [(notes.record[new.record_id], new) for new in PatientInventor.of(notes, seed, without).notes(count)]
 
 
-def test_no_identifier_of_a_single_real_patient_is_left(notes: Benchmark) -> None:
+Pairs = list[tuple[Record, Record]]
+
+
+@pytest.fixture(scope="module")
+def pairs(notes: Benchmark) -> Pairs:
+    """Twelve notes, each with the one invented from it."""
+    return invented(notes)
+
+
+def test_no_identifier_of_a_single_real_patient_is_left(notes: Benchmark, pairs: Pairs) -> None:
     owners: dict[str, set[str]] = {}
     for record in notes.records:
         for own in record.identifiers:
             owners.setdefault(own.value, set()).add(record.groups["patient"])
-    pairs = invented(notes)
     assert len(pairs) >= 3
     assert all(base.text != new.text for base, new in pairs)
     for base, new in pairs:
@@ -103,9 +111,9 @@ def test_no_identifier_of_a_single_real_patient_is_left(notes: Benchmark) -> Non
         assert not [word for word in words if re.search(rf"\b{word}\b", new.text, re.I)]
 
 
-def test_no_value_is_beyond_those_observed_of_its_measurement(notes: Benchmark) -> None:
+def test_no_value_is_beyond_those_observed_of_its_measurement(notes: Benchmark, pairs: Pairs) -> None:
     values = ValueSets(notes.records, "patient")
-    for base, new in invented(notes):
+    for base, new in pairs:
         old, redrawn = measured_values(base), measured_values(new)
         assert len(old) == len(redrawn)
         for before, after in zip(old, redrawn, strict=True):
@@ -115,9 +123,9 @@ def test_no_value_is_beyond_those_observed_of_its_measurement(notes: Benchmark) 
             assert min(observed) <= float(after.text.split("/")[0]) <= max(observed), before
 
 
-def test_dates_keep_their_differences_and_none_is_later_than_all_notes(notes: Benchmark) -> None:
+def test_dates_keep_their_differences_and_none_is_later_than_all_notes(notes: Benchmark, pairs: Pairs) -> None:
     latest = max((day for record in notes.records for day in days(record.text)), default=None)
-    for base, new in invented(notes):
+    for base, new in pairs:
         offsets = {after - before for before, after in zip(days(base.text), days(new.text), strict=True)}
         assert len(offsets) <= 1
         assert latest is None or max(days(new.text), default=latest) <= latest
@@ -130,15 +138,15 @@ def test_dates_keep_their_differences_and_none_is_later_than_all_notes(notes: Be
             assert years[1] - years[0] == 4 * next(iter(offsets)).days // 1461
 
 
-def test_the_seed_decides(notes: Benchmark) -> None:
-    assert invented(notes) == invented(notes)
-    assert invented(notes)[:3] == invented(notes, 3)
-    assert [new.text for _, new in invented(notes)] != [new.text for _, new in invented(notes, seed=1)]
+def test_the_seed_decides(notes: Benchmark, pairs: Pairs) -> None:
+    assert invented(notes) == pairs
+    assert invented(notes, 3) == pairs[:3]
+    assert [new.text for _, new in invented(notes, seed=1)] != [new.text for _, new in pairs]
 
 
-def test_most_numbers_are_new_where_others_have_the_measurement(notes: Benchmark) -> None:
+def test_most_numbers_are_new_where_others_have_the_measurement(notes: Benchmark, pairs: Pairs) -> None:
     values, changes = ValueSets(notes.records, "patient"), list[bool]()
-    for base, new in invented(notes):
+    for base, new in pairs:
         for before, after in zip(measured_values(base), measured_values(new), strict=True):
             known = values.observed(before, base.groups["patient"])
             texts = {text for own in (known[1].values() if known else ()) for text in own}

@@ -79,6 +79,7 @@ def test_a_plan_names_the_stages_that_run(
 ) -> None:
     monkeypatch.setattr(forget_request, "AUTO", TRIES)
     values = settings | ({"retrained": stranger} if "retrained" in settings else {})
+    values |= {"evaluate": {"max_new_tokens": 2, "alternatives": 9}}
     before = plan_of(hospital, tmp_path / "case", **values)
     assert (stages_run, [*tmp_path.iterdir()]) == ([], [])
     hospital.forget(tmp_path / "case", hospital.patients[0], **values)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from forking import forked_workers
 
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
@@ -78,7 +79,8 @@ def test_a_collapse_in_a_sweep(experiment_values: dict[str, Any], small: dict[st
         "retrain": False,
         "out": tmp_path,
     }
-    swept = mu.sweep(values, jobs=1, device="cpu", quiet=True)
+    with forked_workers():
+        swept = mu.sweep(values, jobs=1, device="cpu", quiet=True)
     assert len(swept.failed) == 2  # its unlearning, and so its evaluation
     assert all("Poison" in name for name, _ in swept.failed)
     states: pd.Series[Any] = swept.cells.set_index("name")["status"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from forking import forked_workers
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +65,8 @@ def run_line(line: str, more: Iterable[str] | Mapping[str, Iterable[str]] = (), 
     from medunlearn.cli.main import app
 
     words = shlex.split(line.removeprefix("medunlearn "))
-    result = CliRunner().invoke(app, [*words, *(more.get(words[0], ()) if isinstance(more, Mapping) else more)])
+    sweeps = words[0] in ("sweep", "tune") and "--plan" not in words
+    with forked_workers() if sweeps else nullcontext():
+        result = CliRunner().invoke(app, [*words, *(more.get(words[0], ()) if isinstance(more, Mapping) else more)])
     assert result.exit_code == code, f"{line}\n{result.output}"
     return result

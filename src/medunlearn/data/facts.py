@@ -91,7 +91,8 @@ def _in_order(text: str, candidates: Iterable[Fact]) -> list[Fact]:
 
 def says(text: str, value: str) -> bool:
     """True if a value occurs in a text on its own: 5 does not occur in 15 or 5.2."""
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
+    # Most values do not occur at all, and an expression is compiled for each that does.
+    return value in text and re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
 def is_date(text: str) -> bool:
@@ -107,7 +108,8 @@ def is_date(text: str) -> bool:
 
 def _matches(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
     """Matches, the most specific kinds first: an identifier's digits are not a number."""
-    for identifier in sorted(identifiers, key=lambda identifier: -len(identifier.value)):
+    present = (identifier for identifier in identifiers if identifier.value in text)
+    for identifier in sorted(present, key=lambda identifier: -len(identifier.value)):
         kind: FactKind = "name" if identifier.type in NAMES else "identifier"
         if is_date(identifier.value):
             kind = "date"

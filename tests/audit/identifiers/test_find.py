@@ -145,7 +145,7 @@ IDS = Pairs().encode([TWICE])[0].ids.tolist()
 @pytest.mark.parametrize(
     ("unit", "text", "generated", "offsets"),
     [
-        # It was Ada Vane , again Ada Vane .
+        # "It was Ada Vane , again Ada Vane ."
         (WordsUnit(), " It was Ada Vane, again Ada Vane.", None, [[2, 4], [6, 8]]),
         # x_ Ad a_ Va ne _y, and xy _A da _V an e_ y
         (Pairs(), "x Ada Vane y", None, [[1, 5]]),

@@ -104,9 +104,10 @@ def test_a_model_that_did_nothing_and_one_that_did_everything_are_named(
 def test_forgetting_is_said_of_no_damage_and_of_nothing_without_ranks(
     make_sweep: Callable[..., Any], gather: Gather
 ) -> None:
-    methods = (*DAMAGES, "retrained")
     verdicts = {}
-    for ranked in (True, False):
+    # Without ranks no damage is read: the least is enough there.
+    for ranked, damages in ((True, DAMAGES), (False, DAMAGES[:1])):
+        methods = (*damages, "retrained")
         results = gather(make_sweep(ranked=ranked).all(("random_25",), methods, seeds=SEEDS), 200)
         own = reopened("amnesia", findings(results), results)
         for method in methods:
@@ -114,7 +115,7 @@ def test_forgetting_is_said_of_no_damage_and_of_nothing_without_ranks(
             verdicts[method, ranked] = case.verdict
     assert verdicts["retrained", True] == "does not hold"
     assert verdicts["retrained", False] == "open"
-    assert all(verdicts[method, ranked] != "does not hold" for method in DAMAGES for ranked in (True, False))
+    assert all(verdict != "does not hold" for (method, _), verdict in verdicts.items() if method in DAMAGES)
 
 
 ALL = ("train", "all")

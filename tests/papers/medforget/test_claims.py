@@ -133,14 +133,16 @@ def test_a_control_decides_nothing_but_that_deletion_persists(
 
 
 def test_deletion_persists_of_no_damage_and_of_nothing_without_ranks(make_sweep: MakeSweep, gather: Gather) -> None:
-    methods, verdicts = (*DAMAGES, "retrained"), {}
-    for ranked in (True, False):
+    verdicts: dict[tuple[str, bool], str] = {}
+    # Without ranks no damage is read: the least is enough there.
+    for ranked, damages in ((True, DAMAGES), (False, DAMAGES[:1])):
+        methods = (*damages, "retrained")
         results = gather(make_sweep(attacked=False, ranked=ranked).all(ENDS, methods, seeds=SEEDS))
         own = reopened("medforget", findings(results), results)
         verdicts |= {(method, ranked): of_method(own, method)["rephrased"].verdict for method in methods}
     assert verdicts["retrained", True] == "holds"
     assert verdicts["retrained", False] == "open"
-    assert all(verdicts[method, ranked] != "holds" for method in DAMAGES for ranked in (True, False))
+    assert all(verdict != "holds" for (method, _), verdict in verdicts.items() if method in DAMAGES)
 
 
 def test_a_sequence_is_decided_by_what_came_back(wards: Benchmark, tmp_path: Path) -> None:

@@ -26,14 +26,32 @@ from medunlearn.study.sweep.sweep_run import run_sweep
 Values = dict[str, Any]
 
 
+def small_values(sweep_values: Values, out: Path) -> Values:
+    """One method, one split, one seed."""
+    unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": 1e-3}
+    small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": unlearn, "out": out}
+    return {**sweep_values, **small}
+
+
+def checkpointed(values: Values) -> Values:
+    """With checkpoints to go on from."""
+    return {**values, "train": {**values["train"], "epochs": 6, "checkpoint_seconds": 0}}
+
+
 @pytest.fixture
 def small(sweep_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
-    """One method, one split, one seed; the processes of cells are forked."""
+    """The processes of cells are forked."""
     monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
     monkeypatch.setattr(launch, "_BEAT", 0.02)
-    unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": 1e-3}
-    small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": unlearn, "out": tmp_path / "out"}
-    return {**sweep_values, **small}
+    return small_values(sweep_values, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(sweep_values: Values, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """Table of the checkpointed sweep on this machine alone."""
+    local = checkpointed(small_values(sweep_values, tmp_path_factory.mktemp("local") / "out"))
+    with forked_workers():
+        return run_sweep(plan(local), jobs=1, quiet=True).table()
 
 
 def record(swept: Swept, kind: str) -> Values:
@@ -72,13 +90,12 @@ def test_an_edit_takes_one_process_of_a_slot(small: Values) -> None:
 
 @pytest.mark.parametrize("cut_off", ["preempt", "evict"])
 def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
-    cut_off: str, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cut_off: str, small: Values, uninterrupted: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler, options = Scheduler(), Values()
     monkeypatch.setitem(sys.modules, "submitit", scheduler.module())
     monkeypatch.setattr("medunlearn.study.slots.slurm.POLL", 0.02)
-    train = {**small["train"], "epochs": 6, "checkpoint_seconds": 0}
-    values = {**small, "train": train, "on": "slurm", "slurm": {"partition": "gpu"}}
+    values = {**checkpointed(small), "on": "slurm", "slurm": {"partition": "gpu"}}
 
     def take_the_machine_back() -> None:
         limit = time.monotonic() + 60
@@ -93,15 +110,13 @@ def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
     with forked_workers():
         swept = run_sweep(plan(values), jobs=4, device="cpu", quiet=True)
         thread.join()
-        local = {**values, "on": "local", "slurm": {}, "out": tmp_path / "local"}
-        wanted = run_sweep(plan(local), jobs=1, quiet=True)
     assert not swept.failed
     assert scheduler.arrays[0][0].starts == 2
     # The target; its evaluation beside the method; the method's evaluation.
     assert [len(array) for array in scheduler.arrays] == [1, 2, 1]
     assert scheduler.parameters["slurm_partition"] == "gpu"
     assert scheduler.parameters["slurm_signal_delay_s"] >= 60
-    pd.testing.assert_frame_equal(swept.table(), wanted.table())
+    pd.testing.assert_frame_equal(swept.table(), uninterrupted)
     assert not (values["out"] / "slurm" / "jobs.json").exists()
     # What is missing a Ray cluster does, in the same folders.
     evaluation = Path(swept.cells[swept.cells["kind"] == "evaluate"].iloc[1]["evaluation"])
@@ -110,7 +125,7 @@ def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
     again = run_sweep(plan({**values, "on": "ray", "slurm": {}}), quiet=True)
     assert options["num_gpus"] == 1
     assert options["max_retries"] > 0
-    pd.testing.assert_frame_equal(again.table(), wanted.table())
+    pd.testing.assert_frame_equal(again.table(), uninterrupted)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from forking import forked_workers
 
 from medunlearn.study.graph_run import COLUMNS
 from medunlearn.study.sweep.result import Swept
@@ -58,7 +59,8 @@ def test_a_folder_with_an_older_record_resumes(sweep_values: Values, tmp_path: A
     """A killed sweep has rows without results, and may have columns that this version does not write."""
     small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": {"methods": ["manu"]}}
     values = {**sweep_values, **small, "out": tmp_path / "out"}
-    first = record(run_sweep(plan(values), jobs=1, quiet=True))
+    with forked_workers():
+        first = record(run_sweep(plan(values), jobs=1, quiet=True))
     killed = [{**row, "status": "running", "folder": None, "note": "of another version"} for row in first["cells"]]
     (tmp_path / "out" / "sweep.json").write_text(json.dumps({**first, "status": "running", "cells": killed}))
     with pytest.MonkeyPatch.context() as patch:
