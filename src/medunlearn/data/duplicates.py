@@ -55,7 +55,7 @@ class DuplicateIndex:
     Args:
         alike: overlap from which two texts are near-duplicates, above 0; above 1, none are.
 
-    Source: Xiao et al. 2008, Efficient Similarity Joins for Near Duplicate Detection (prefix and positional filter).
+    Source: Xiao et al. 2008, Efficient Similarity Joins for Near Duplicate Detection (prefix filter).
     """
 
     def __init__(self, alike: float = ALIKE) -> None:
