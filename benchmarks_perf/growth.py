@@ -4,7 +4,7 @@ Each measurement is a process of its own; what a verb reads is made before, and 
 linear: it is that between the smallest and the largest size. Small sizes have the fixed costs in them, and a busy
 machine moves an exponent by a tenth.
 
-    python benchmarks_perf/growth.py                         two minutes of CPU
+    python benchmarks_perf/growth.py                         three minutes of CPU
     python benchmarks_perf/growth.py --verbs summarize store --steps 4
     python benchmarks_perf/growth.py --write                 and puts the rows into the table of docs/results.md
 """
@@ -154,11 +154,86 @@ def write_page(prepared: Any) -> object:
     return write_report(*prepared)
 
 
+def notes_and_responses(count: int, folder: Path) -> Any:
+    """Ten responses to each invented note, each with another part of it and of the next; about 60 words."""
+    from medunlearn.audit.identifiers.outputs import RecordResponse
+    from medunlearn.synthetic import invent_hospital
+
+    records = invent_hospital(count // 10 + 1, note_length="medium").records()[: count // 10 + 1]
+    texts = [record.text for record in records]
+    outputs = []
+    for n in range(count):
+        note, part = divmod(n, 10)
+        said = f"{texts[note][part * 17 :]} {texts[note + 1][part * 29 :]}"[:450]
+        labels = (records[note].record_id, f"p{note}", f"s{note}", "greedy", part)
+        outputs.append(RecordResponse(*labels, texts[note][:40], said))
+    return outputs, records
+
+
+def identifiers(prepared: Any) -> object:
+    from medunlearn.audit.identifiers.finding_shares import find_identifiers
+    from medunlearn.audit.identifiers.sensitive import find_sensitive
+    from medunlearn.config import check
+    from medunlearn.config.audit import IdentifierSettings
+
+    outputs, records = prepared
+    alone = check(IdentifierSettings, {"detectors": ["patterns"], "processes": 1})
+    found = find_identifiers(outputs, records, alone, quiet=True)
+    return found, find_sensitive(outputs, records, processes=1, quiet=True)
+
+
+def audit_table(prepared: Any) -> object:
+    from medunlearn.audit.audit_run import audit
+
+    path, _ = prepared
+    return audit(responses=path, out=path.parent / "audit", measures=("rouge_l",), replicates=20, quiet=True)
+
+
+def answers(count: int, folder: Path) -> Any:
+    """A benchmark, and a table of answers to all its questions."""
+    from medunlearn.data.benchmark import Benchmark
+
+    bench = Benchmark.load(saved_benchmark(count, folder))
+    lines = [{"question_id": question.question_id, "response": question.answer} for question in bench.questions]
+    path = folder / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path, bench.folder, next(iter(bench.splits))
+
+
+def evaluate(prepared: Any) -> Any:
+    import medunlearn as mu
+
+    path, bench, split = prepared
+    table = path.parent / f"table-{path.stem}.csv"
+    return mu.evaluate(path, bench, split=split, metrics="rouge_l,em", replicates=20, out=table, quiet=True)
+
+
+def evaluated(count: int, folder: Path) -> Any:
+    return evaluate(answers(count, folder)).models[0].run.folder
+
+
+def score(folder: Any) -> object:
+    import medunlearn as mu
+
+    return mu.score(folder, measures="rouge_l,em,token_f1", allow_broken=True)
+
+
+def verify(folder: Any) -> object:
+    import medunlearn as mu
+
+    return mu.verify([folder])
+
+
 VERBS: dict[str, Verb] = {
     "summarize": Verb("scores", 20_000, score_table, summarize),
     "compare": Verb("scores", 20_000, score_table, compare),
     "store": Verb("responses", 2_000, responses, store),
     "audit stored": Verb("responses of 20 probes", 2_000, stored_rows, samples),
+    "audit of stored": Verb("responses of 20 probes", 2_000, stored_rows, audit_table),
+    "identifiers": Verb("responses of 60 words", 200, notes_and_responses, identifiers),
+    "evaluate stored": Verb("patients", 16, answers, evaluate),
+    "score": Verb("patients", 16, evaluated, score),
+    "verify": Verb("patients", 16, evaluated, verify),
     "near-duplicates": Verb("texts of one template", 200, template_texts, near_duplicates),
     "build medforget": Verb("patients", 32, lambda size, _: size,
                             lambda size: build("medforget", synthetic=size, text_only=True)),
@@ -171,7 +246,7 @@ VERBS: dict[str, Verb] = {
 def measure(name: str, size: int, folder: Path, answer: Any) -> None:
     """Runs in a fresh process: CPU seconds, MiB beyond those before the verb's data, and files."""
     verb = VERBS[name]
-    verb.work(verb.prepare(verb.least // 4 if name != "build medforget" else 8, folder / "warm"))
+    verb.work(verb.prepare(max(verb.least // 4, 8), folder / "warm"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     prepared, started = verb.prepare(size, folder), time.process_time()
     result = verb.work(prepared)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.duplicates import Shingle, shingles
+from medunlearn.data.duplicates import shingles
 from medunlearn.study.benchmark_builds import build
 
 
@@ -26,7 +26,7 @@ def variety(texts: Sequence[str]) -> tuple[float, float]:
     triples = [shingles(text) for text in texts]
     counts = Counter(chain.from_iterable(triples))
     sizes = np.array([len(own) for own in triples])
-    places: dict[Shingle, list[int]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     closest = 0.0
     for number, own in enumerate(triples):
         before = chain.from_iterable(places[triple] for triple in own)
