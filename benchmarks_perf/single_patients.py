@@ -30,8 +30,8 @@ from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.standings import IDENTIFIERS
 from medunlearn.request.trial_search import ForgetCandidate
-from medunlearn.study.sized_defaults import rate_of_size
 from medunlearn.seeds import generator
+from medunlearn.study.sized_defaults import rate_of_size
 from medunlearn.study.unlearn import unlearn
 from medunlearn.synthetic.note_table import write_note_table
 
