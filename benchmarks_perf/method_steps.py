@@ -1,6 +1,8 @@
 """CPU seconds of one optimizer step of every method that trains, as a multiple of NPO's.
 
-python benchmarks_perf/method_steps.py [STEPS]    (a tiny model, random sequences of 40 to 80 tokens, fp32, one thread)
+python benchmarks_perf/method_steps.py [STEPS]
+
+A tiny model, random sequences of 40 to 80 tokens, fp32, one thread.
 """
 
 from __future__ import annotations
