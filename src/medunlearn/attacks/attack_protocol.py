@@ -40,6 +40,7 @@ class Attack:
             settings are added.
         shared: its documents or questions can be divided among processes.
         in_battery: it verifies a deletion unless `forget` is told otherwise.
+        probe_settings: names of its settings for which ``--probes`` stands; () if it takes no probe set.
         untested: parts of this sort that no battery of a deletion covers: name, title, reason.
     """
 
@@ -52,6 +53,7 @@ class Attack:
     scored_by: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[bool] = True
     in_battery: ClassVar[bool] = False
+    probe_settings: ClassVar[tuple[str, ...]] = ()
     untested: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
 

@@ -24,6 +24,7 @@ from medunlearn.data import storage
 from medunlearn.data.data_use import DataUse, recorded_use, tighter_record
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.records import Question
+from medunlearn.data.refusals import REFUSED
 from medunlearn.errors import BenchmarkError, InputError, StorageError
 
 LogProbs = tuple[tuple[float, ...], ...]
@@ -60,6 +61,11 @@ REPLIES = pa.schema(
 """Columns of a server's replies; a part without any, such as an older one or a local model's, lacks them all."""
 CUT = frozenset({"length", "max_tokens", "model_length"})
 """Reasons of servers for an answer that a limit ended."""
+TOOLS = "the server sent a call of a tool instead of an answer"
+REASONING = "the server sent reasoning alone, and no answer"
+EMPTY = "the server sent an empty answer"
+CUT_ELSEWHERE = "the answer was cut by another limit than the one asked for"
+_TOOL_REASONS = frozenset({"tool_calls", "function_call"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,17 @@ class Response:
             return False
         served = self.content is not None
         return not served if self.completion_tokens is None else self.completion_tokens < asked
+
+    @property
+    def unanswered(self) -> str:
+        """Reason for which a server's reply is no answer, as the server says; "" for one, if only of no words."""
+        if self.refusal or self.finish_reason == "content_filter":
+            return REFUSED
+        if self.response.strip():
+            return ""
+        if self.finish_reason in _TOOL_REASONS:
+            return TOOLS
+        return REASONING if self.reasoning else EMPTY if self.content == "null" else ""
 
 
 Responses = dict[tuple[str, str, int], Response]

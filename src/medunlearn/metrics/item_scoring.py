@@ -17,6 +17,7 @@ from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics.measure import Item, Measure, Score, Tools
 from medunlearn.metrics.needs import needs_model, reasons_unscored, refuse_unknown_needs
 from medunlearn.metrics.score_store import ScoreStore
+from medunlearn.metrics.unscored import RAISED
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 # Items that are scored here first; the second half of them tells how long the others will take.
@@ -214,7 +215,7 @@ def _why_failed(error: Exception) -> str:
     """The error's type and place; not its text, which may hold that of the item."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"the measure raised {type(error).__name__}{place}"
+    return f"{RAISED} {type(error).__name__}{place}"
 
 
 def _checked(measure: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:

@@ -15,12 +15,20 @@ from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, distinct_metrics, get_metric, named_measures, own_measures
+from medunlearn.metrics import (
+    Item,
+    distinct_metrics,
+    get_metric,
+    named_measures,
+    own_measures,
+    requested_measures,
+)
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Tools, question_items, record_items
 from medunlearn.metrics.needs import MISSING, TOOLS, load_tools, need_problems
 from medunlearn.metrics.score_store import FOLDER, ScoreStore
+from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
@@ -108,6 +116,7 @@ def score_evaluation(
         InputError: the run was not evaluated, the benchmark is missing or another one, or responses are missing.
         UnknownNameError: no such measure.
         ModelError: a broken model, unless ``allow_broken``.
+        MedunlearnError: a requested measure scored nothing.
     """
     evaluated = Evaluated.find(run, split)
     settings = check(EvaluateSettings, evaluated.record.info.config)
@@ -135,6 +144,9 @@ def score_evaluation(
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
         store.remove()
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
+    if not info.problems:
+        foreseen = {get_metric(name).name for name in lacking}
+        refuse_unscored({evaluated.run.label: table}, requested_measures(requested, metric_list), foreseen)
     return Evaluated(evaluated.run, evaluated.record)
 
 

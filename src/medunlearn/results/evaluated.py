@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.config.probe_settings import PROBES_FILE, is_same_set, read_probes
 from medunlearn.data.data_use import DataUse, tightest
 from medunlearn.data.origins import read_provenance, why_undecided
 from medunlearn.data.records import RECORD
@@ -75,13 +76,24 @@ class Evaluated:
     record: Run
 
     @staticmethod
-    def find(run: Run, split: str | None = None) -> Evaluated:
+    def find(run: Run, split: str | None = None, probes: Path | None = None) -> Evaluated:
         """The latest complete evaluation in a run's folder, on the given split or any.
+
+        Args:
+            probes: ``probes.json`` of another evaluation; only one of the same probes counts.
 
         Raises:
             InputError: there is none, or several splits without a given one.
         """
         records = run.complete_below(FOLDER)
+        if probes is not None:
+            content = read_probes(probes)
+            with_probes = [record for record in records if (record.folder / PROBES_FILE).exists()]
+            records = [record for record in with_probes if is_same_set(content, read_probes(record.folder))]
+            if not records:
+                raise InputError(
+                    f"{run.folder} was not evaluated on the probe set {probes}. Evaluate it first: --probes {probes}"
+                )
         splits = sorted({str(record.info.split) for record in records})
         if split is None and len(splits) > 1:
             raise InputError(
