@@ -116,7 +116,8 @@ def test_attacks_ask_the_same(asked: Evaluated, hospital: Benchmark) -> None:
     assert measurer.rendering.template == "plain"
     reconstruction: Any = battery.jobs["reconstruction"]
     about_names = {question.question_id for question in reconstruction.questions[1]}
-    assert about_names and about_names <= set(asked.responses)
+    assert about_names
+    assert about_names <= set(asked.responses)
     assert battery.probes == {"probes": asked.record.info.results["probe_set"]["fingerprint"]}
     alone = AttackBattery(hospital, attack_settings({"split": "random_10", "attacks": "cumulative", "seed": 3}))
     assert alone.folder(asked.run) != AttackBattery(

@@ -38,7 +38,7 @@ from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import Recording, Run, is_complete, make_latest
 from medunlearn.results.scores import FILE as SCORES
-from medunlearn.results.scores import read_scores
+from medunlearn.results.scores import read_outcomes
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 
@@ -74,7 +74,7 @@ def attack(
     problems = attacks.problems
     refuse_broken(problems, allowed=settings.allow_broken)
     folders = {one.run.label: one.record.folder for one in attacks.models if not problems.get(one.run.label)}
-    tables = {label: read_scores(folder) for label, folder in folders.items() if (folder / SCORES).exists()}
+    tables = {label: read_outcomes(folder) for label, folder in folders.items() if (folder / SCORES).exists()}
     refuse_unscored(tables, distinct_metrics(settings.more_measures))
     return attacks
 

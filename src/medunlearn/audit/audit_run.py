@@ -36,7 +36,7 @@ from medunlearn.probes.respondents import lacking_needs
 from medunlearn.probes.stored_responses import is_table
 from medunlearn.progress import remark
 from medunlearn.results.runs import FILE, Run
-from medunlearn.results.scores import read_scores
+from medunlearn.results.scores import read_outcomes
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
 from medunlearn.sources.note_fields import NoteFields
@@ -125,7 +125,7 @@ def audit(
     results = run_stages(folder, parts, model=audited, **stages)
     gives, requested = GIVEN if audited is None else GIVEN | audited.gives, distinct_metrics(checked.measures)
     foreseen = {name for name, word in requested.items() if lacking_needs([word], gives)}
-    refuse_unscored({labels[0]: read_scores(folder)}, requested, foreseen)
+    refuse_unscored({labels[0]: read_outcomes(folder)}, requested, foreseen)
     return replace(Audit.open(folder), stages=results.against(others))
 
 

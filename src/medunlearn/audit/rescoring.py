@@ -15,7 +15,7 @@ from medunlearn.metrics.item_scoring import scores_by_measure
 from medunlearn.metrics.needs import need_problems
 from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.health import refuse_broken
-from medunlearn.results.scores import read_scores, replace_scores
+from medunlearn.results.scores import read_outcomes, replace_scores
 
 
 def score_audit(folder: Path, requested: Sequence[str] = (), *, allow_broken: bool = False) -> Audit:
@@ -45,7 +45,7 @@ def score_audit(folder: Path, requested: Sequence[str] = (), *, allow_broken: bo
             _score(audit, names)
     result = Audit.open(folder)
     refuse_broken(result.problems, allowed=allow_broken)
-    table = read_scores(folder)
+    table = read_outcomes(folder)
     scored = table[table["measure"].isin([*distinct_metrics(names)])]
     refuse_unscored({info.label: scored}, requested_measures(requested, names))
     return result

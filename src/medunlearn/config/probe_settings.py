@@ -51,7 +51,7 @@ def read_probes(path: Path) -> dict[str, Any]:
 
 
 def is_same_set(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """True if two contents of ``probes.json`` are of the same probes; settings that an older one lacks do not count."""
+    """True if two contents of ``probes.json`` are of the same probes; settings that one lacks do not count."""
     settings = [content["settings"] for content in (first, second)]
     names = set(settings[0]) & set(settings[1])
     alike = all(settings[0][name] == settings[1][name] for name in names)

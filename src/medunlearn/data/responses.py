@@ -13,7 +13,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +140,7 @@ Responses = dict[tuple[str, str, int], Response]
 def responses_digest(responses: Iterable[Response]) -> str:
     """SHA-256 over a model's responses, independent of their order and parts on disk."""
     rows = sorted((r.question_id, r.variant, r.sample, r.response, r.response_tokens) for r in responses)
-    return storage.sha256_of_json(rows)
+    return storage.sha256_of_json(iter(rows))
 
 
 class ResponseStore:
@@ -206,7 +205,7 @@ class ResponseStore:
 
     def read(self) -> Responses:
         """Read all responses. A broken part is set aside, and its responses count as missing."""
-        return _read_parts(self.folder, lambda part: read_whole(part, _rows) or ())
+        return _read_parts(self.folder, lambda part: read_whole(part, _columns))
 
     def join(self) -> bool:
         """Join many parts into one, when a stage ends; False if there are few, or the disk or a part refused.
@@ -235,7 +234,7 @@ class ResponseStore:
             InputError: a part is broken.
         """
         try:
-            return _read_parts(folder, _rows)
+            return _read_parts(folder, _columns)
         except BenchmarkError as error:
             raise InputError(
                 f"{str(error).partition(' It is truncated')[0]} Its responses are lost: remove the results "
@@ -265,7 +264,7 @@ def _write_joined(path: Path, parts: Sequence[Path]) -> None:
                 pending = []
 
 
-def _read_parts(folder: Path, read: Callable[[Path], Iterable[dict[str, Any]]]) -> Responses:
+def _read_parts(folder: Path, read: Callable[[Path], pa.Table | None]) -> Responses:
     """The responses of all parts; read again if another process has joined some meanwhile."""
     while True:
         parts = sorted(folder.glob("part-*.parquet"))
@@ -279,15 +278,23 @@ def _read_parts(folder: Path, read: Callable[[Path], Iterable[dict[str, Any]]]) 
             return stored
 
 
-def _rows(part: Path) -> list[dict[str, Any]]:
-    return storage.read_table(part, RESPONSES, optional=REPLIES)
+def _columns(part: Path) -> pa.Table:
+    return storage.read_columns(part, RESPONSES, optional=REPLIES)
 
 
-def _responses(parts: Iterable[Iterable[dict[str, Any]]]) -> Responses:
+def _responses(parts: Iterable[pa.Table | None]) -> Responses:
     stored: Responses = {}
-    for row in chain.from_iterable(parts):
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        stored[row["question_id"], row["variant"], row["sample"]] = Response(**fields)
+    share = dict[str, str]().setdefault
+    for part in parts:
+        if part is None:
+            continue
+        names = [name for name in (*RESPONSES.names, *REPLIES.names) if name in part.column_names]
+        for name, variant, sample, *others in storage.rows_of(part, names):
+            variant = share(variant, variant)
+            values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in others]
+            stored[name, variant, sample] = Response(
+                name, variant, sample, **dict(zip(names[3:], values, strict=True))
+            )
     return stored
 
 

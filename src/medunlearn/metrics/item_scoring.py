@@ -24,6 +24,8 @@ from medunlearn.metrics.workers import in_processes, usable_cores
 _TRIAL = 1024
 # A process starts in half a second, or in two if it stems words; it is to have more than that to do.
 _SECONDS_TO_SHARE = 4.0
+# Items that a process is given at a time, which bounds its memory.
+_PIECE = 4096
 # Items that are scored by a model between two writes; a text of several items is encoded once in each chunk.
 _CHUNK = 2048
 
@@ -149,8 +151,8 @@ def _share_out(
     if processes is None:
         ahead = (time.perf_counter() - started) * len(rest) / (_TRIAL - untimed)
         processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
-    size = -(-len(rest) // processes)
-    parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
+    size = min(_PIECE, -(-len(rest) // processes))
+    parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)], processes)
     return {
         measure.name: [item_score for part in parts for item_score in part[place]]
         for place, measure in enumerate(measures)

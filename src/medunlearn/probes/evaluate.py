@@ -64,7 +64,7 @@ from medunlearn.results.fact_table import fact_table
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import control_table
 from medunlearn.results.runs import Recording, Run, folder_of, is_complete, make_latest
-from medunlearn.results.scores import question_labels, record_labels
+from medunlearn.results.scores import question_labels, read_outcomes, record_labels
 from medunlearn.training.processes import Processes, join
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def evaluate(
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
     problems = evaluation.problems
     refuse_broken(problems, allowed=settings.allow_broken)
-    tables = {model.run.label: model.table for model in evaluation.models if not problems.get(model.run.label)}
+    sound = [model for model in evaluation.models if not problems.get(model.run.label)]
+    tables = {model.run.label: read_outcomes(model.record.folder) for model in sound}
     refuse_unscored(tables, distinct_metrics(own for own in settings.metrics if own != DEFAULT), foreseen)
     return evaluation
 

@@ -12,7 +12,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.lineage import run_lineage
-from medunlearn.data.responses import ResponseStore, rated_options
+from medunlearn.data.responses import Response, ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics import (
@@ -125,7 +125,7 @@ def score_evaluation(
     metric_list = named_measures(requested, recorded, evaluated.own_measures, (DEFAULT,))
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
-    items, labels, records = _stored_items(evaluated, source, settings, metric_list)
+    items, labels, records, responses = _stored_items(evaluated, source, settings, metric_list)
     lacking = lacking_needs(metric_list, recorded_gifts(evaluated.run))
     settings = _with_moved_tools(evaluated, settings, metric_list)
     store = score_store(evaluated.record.folder, settings, metric_list)
@@ -136,7 +136,7 @@ def score_evaluation(
         scores = read_scores(evaluated.record.folder)
         others = scores[~scores["measure"].isin([*distinct_metrics(metric_list)])]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
-        info, responses = evaluated.record.info, evaluated.responses
+        info = evaluated.record.info
         pairs = ((item.reference, responses[item.question_id]) for item in items if not item.unanswered)
         problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
@@ -290,8 +290,8 @@ def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -
 
 def _stored_items(
     evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
-) -> tuple[list[Item], pd.DataFrame, list[Item]]:
-    """The evaluation's items from stored responses, their labels, and the items of records."""
+) -> tuple[list[Item], pd.DataFrame, list[Item], dict[str, Response]]:
+    """The evaluation's items from stored responses, their labels, the items of records, and the responses."""
     split, context = benchmark.split(settings.split), evaluated.context
     order = {name: place for place, name in enumerate(evaluated.questions["question_id"])}
     questions = [question for question in benchmark.questions if question.question_id in order]
@@ -322,4 +322,4 @@ def _stored_items(
     items = question_items(
         questions, sides, responses, options, keywords, ranks, tokens, evaluated.without_response
     )
-    return items, question_labels(benchmark, split, questions), record_items(sides, of_records)
+    return items, question_labels(benchmark, split, questions), record_items(sides, of_records), responses

@@ -104,6 +104,9 @@ def numbers(table: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 def refuse_duplicates(table: pd.DataFrame, keys: Sequence[str]) -> None:
     """Raise an InputError if two rows have the same keys."""
+    # Most tables have no item twice, whatever the other columns hold, which take time and memory to compare.
+    if not table.duplicated([name for name in ("item", "measure") if name in keys]).any():
+        return
     twice = table.duplicated(list(keys))
     if twice.any():
         row = table[twice].iloc[0]
@@ -135,6 +138,11 @@ def replace_scores(folder: Path, rows: pd.DataFrame, **labels: Sequence[str]) ->
             same &= old[name].isin(list(values)) if name in old.columns else False
         rows = pd.concat([old[~same], rows], ignore_index=True) if (~same).any() else rows
     return write_scores(folder, rows)
+
+
+def read_outcomes(folder: Path) -> pd.DataFrame:
+    """The columns ``measure``, ``value`` and ``reason`` of a score table."""
+    return read_frame(folder / FILE, ("measure", "value", "reason"), columns=["measure", "value", "reason"])
 
 
 def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
