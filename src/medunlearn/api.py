@@ -235,7 +235,7 @@ def attack(
 
     Args:
         run: run of a model, or a Hugging Face folder, which is adopted
-        out: also write the table to this CSV file
+        out: also write the table to this CSV file; a folder: the page "what brings it back"
         overwrite: replace that file if it exists
         settings: as `medunlearn attack --help` lists them; an attack's own as ``min_k={"k": 0.4}``
 
@@ -245,11 +245,14 @@ def attack(
     import pandas as pd
 
     from medunlearn.attacks.attack_settings import attack_settings
+    from medunlearn.reports.write import free_folder, write_report
 
-    file = _csv_file(out, overwrite)
+    page = None if out is None or Path(out).suffix == ".csv" else free_folder(Path(out))
+    file = _csv_file(None if page else out, overwrite)
     named = {} if attacks is None else {"attacks": attacks}
     checked = attack_settings(_with_split(split, {**named, **flat(settings, *settings)}))
     from medunlearn.attacks.attack_run import attack
+    from medunlearn.attacks.brought_back import BroughtBack
 
     bench = _benchmark(benchmark)
     runs = (_run_of(source, bench, checked.split, out, device, quiet, settings) for source in (run, *against))
@@ -261,6 +264,8 @@ def attack(
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     _write_csv(file, table)
+    if page is not None:
+        write_report(BroughtBack.of(attacked).page(attacked, f"{bench.name}: what brings it back"), page)
     return attacked
 
 

@@ -110,7 +110,7 @@ class Paper:
         views: verb -> (result, benchmark) -> View: what the verb shows of this paper's benchmarks besides.
         sources: reader of users' files -> (the flag or argument that it reads, its module).
         verbs, calls: further commands; further functions of ``import medunlearn``: name -> target.
-        demos: name of ``demo NAME`` -> (out, synthetic=, texts=, epochs=, seed=, device=, quiet=, say=) -> result.
+        demos: name of ``demo NAME`` -> function of the folder and of those flags of `demo` that it takes.
         watch: an object with ``check``, ``measures`` and ``held_out``: measurements after epochs of `train`.
         missing: of a stand-in: why the benchmark's paper cannot be had; "" for a paper that is installed.
     """

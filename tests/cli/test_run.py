@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from medunlearn.paper import from_papers
+from medunlearn.papers.amnesia.demo import demo_experiment
 from medunlearn.study.experiment import plan, run_experiment
 from medunlearn.study.presets import presets
 
@@ -227,6 +228,24 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
     assert not opened
     medunlearn(*words)
     assert opened == [str(tmp_path / "demo" / "report" / "report.html")]
+
+
+def test_a_demo_refuses_what_only_another_takes(medunlearn: Medunlearn) -> None:
+    for words, flag in (
+        (("amnesia", "--texts=4"), "--texts"),
+        (("audit", "--model=smollm2"), "--model"),
+        (("forget", "--texts=4"), "--texts"),
+    ):
+        assert flag in medunlearn("demo", *words, code=2).stderr
+
+
+def test_a_pretrained_model_has_a_demo_of_its_size(tmp_path: Path) -> None:
+    tiny, pretrained = demo_experiment(tmp_path), demo_experiment(tmp_path, model="smollm2")
+    assert (tiny.target.model, pretrained.target.model) == ("tiny", "smollm2")
+    assert (pretrained.target.epochs, pretrained.target.pretrain_epochs) == (16, 0)
+    assert {method.epochs for method in pretrained.methods} == {8}
+    assert pretrained.settings.benchmark["synthetic"] < tiny.settings.benchmark["synthetic"]
+    assert len(pretrained.methods) < len(tiny.methods)
 
 
 def test_the_demo_without_a_word_is_the_first() -> None:

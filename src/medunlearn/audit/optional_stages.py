@@ -208,9 +208,9 @@ def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
     Raises:
         InputError: the audit's responses were not searched, or ``out`` holds a sheet.
     """
+    from medunlearn.audit.identifiers.finding_shares import FINDINGS
     from medunlearn.audit.identifiers.outputs import read_audit
     from medunlearn.audit.identifiers.review import write_review
-    from medunlearn.audit.identifiers.search import FINDINGS
     from medunlearn.audit.identifiers.sensitive import SENSITIVE
 
     tables = [read_frame(folder / name) for name in (FINDINGS, SENSITIVE) if (folder / name).exists()]

@@ -19,7 +19,7 @@ from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.input_files import regular_file
 from medunlearn.metrics.measure import FIRST
 from medunlearn.metrics.verbatim import Ids
-from medunlearn.metrics.workers import in_processes, usable_cores
+from medunlearn.metrics.workers import in_processes, shares
 
 WORDS = "words and punctuation marks"
 _UNSPACED = (
@@ -86,10 +86,7 @@ class TokenizerUnit:
         self._tokenizer.no_padding()
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        parts = max(1, min(usable_cores(), len(texts) // _PER_PROCESS))
-        size = max(1, -(-len(texts) // parts))
-        shares = [texts[start : start + size] for start in range(0, len(texts), size)]
-        return [encoded for share in in_processes(self._encode, shares) for encoded in share]
+        return [encoded for share in in_processes(self._encode, shares(texts, _PER_PROCESS)) for encoded in share]
 
     def _encode(self, texts: Sequence[str]) -> list[Encoded]:
         return [

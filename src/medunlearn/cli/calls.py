@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect as inspection
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,24 +21,31 @@ FORGET_DEMO = "medunlearn.request.forget_demo:run_demo"
 
 
 def demo(
-    what: str | None = None, *, out: Path | str = "demo", synthetic: int | None = None, texts: int = 4,
-    epochs: int | None = None, seed: int = 0, device: str = "auto", quiet: bool = False,
+    what: str | None = None, *, out: Path | str = "demo", model: str | None = None, synthetic: int | None = None,
+    texts: int | None = None, epochs: int | None = None, seed: int = 0, device: str = "auto", quiet: bool = False,
     say: Say = lambda line: None
 ) -> Any:  # fmt: skip
     """
     Args:
         what: amnesia (methods that forget a tenth of the patients), audit (memorized texts) or forget (one request)
         out: folder of everything that the demo makes
-        synthetic: patients to invent; none: 60, forget 12
-        texts: audit: texts of a kind and number of copies
-        epochs: audit, forget: passes over the training set; none: 4, forget 24
+        model: amnesia: the model that learns the hospital: tiny, smollm2, or a folder; its time is told
+        synthetic: amnesia, forget: patients to invent; none: 60 (a pretrained model: 12), forget 12
+        texts: audit: texts of a kind and number of copies; none: 4
+        epochs: audit, forget: passes over the training set; none: 4, forget 30
     """
     demos = {**from_papers("demos"), "forget": FORGET_DEMO}
     what = next(iter(demos)) if what is None else what
     if what not in demos:
         raise UnknownNameError("demo", what, demos)
-    size = {"synthetic": synthetic, "texts": texts, "epochs": epochs}
-    return load(demos[what])(Path(out), **size, seed=seed, device=device, quiet=quiet, say=say)
+    run_demo = load(demos[what])
+    given = {"model": model, "synthetic": synthetic, "texts": texts, "epochs": epochs}
+    given = {name: value for name, value in given.items() if value is not None}
+    taken = inspection.signature(run_demo).parameters
+    if unknown := [f"--{name}" for name in given if name not in taken]:
+        raise InputError(f"{', '.join(unknown)}: not of `medunlearn demo {what}`. See `medunlearn demo --help`.")
+    how = {"seed": seed, "device": device, "quiet": quiet, "say": say}
+    return run_demo(Path(out), **given, **{name: value for name, value in how.items() if name in taken})
 
 
 def inspect(

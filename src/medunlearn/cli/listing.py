@@ -88,6 +88,8 @@ def _attacks() -> Rows:
         {
             "name": name,
             "family": cls.family.name,
+            "sets": ", ".join(cls.sets),
+            "touches": ", ".join(cls.touches),
             "settings": _settings(cls),
             "what": f"{cls.title}, {cls.question}: {_about(cls)}",
         }
@@ -95,7 +97,8 @@ def _attacks() -> Rows:
     ]
     broken = broken_attacks().items()
     return usable + [
-        {"name": name, "family": "", "settings": "", "what": f"not usable: {why}"} for name, why in broken
+        {"name": name, "family": "", "sets": "", "touches": "", "settings": "", "what": f"not usable: {why}"}
+        for name, why in broken
     ]
 
 

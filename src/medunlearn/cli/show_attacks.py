@@ -19,10 +19,13 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
     Raises:
         MedunlearnError: some attacks have no results.
     """
+    from medunlearn.attacks.brought_back import BroughtBack
+
     if not output.data(lambda: _payload(result)):
         warn_of_broken(output, result.problems)
         for attacks in result.by_family.values():
             _print_family(attacks.family.terminal_tables(attacks), attacks.models, output)
+        output.view(BroughtBack.of(result).view())
         output.view(paper_view("attack", result, benchmark))
         output.line(*result.caveats)
     if result.failed:
@@ -34,12 +37,15 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
 def _payload(result: Any) -> dict[str, Any]:
     """Numbers of every family; empty tables of families without attacks."""
     from medunlearn.attacks.attacked import all_families
+    from medunlearn.attacks.brought_back import BroughtBack
+    from medunlearn.attacks.terminal_tables import rows_of_json
 
     data: dict[str, Any] = {}
     for family in all_families(model.record for model in result.models):
         for key, value in family.payload(result.of(family)).items():
             data[key] = {**data.get(key, {}), **value} if isinstance(value, dict) else value
     failed = [{"model": model, "attack": name, "reason": reason} for model, name, reason in result.failed]
+    data["brings_back"] = rows_of_json(BroughtBack.of(result).table)
     return {**data, "failed": failed, "caveats": list(result.caveats), "health": result.problems}
 
 

@@ -120,8 +120,9 @@ _VERBS = (
         "split attacks against reference out",
         f"{CONFIG}:AttackSettings",
         "An attack's own settings are --ATTACK.KEY VALUE; `medunlearn list attacks` shows them. Membership needs "
-        "documents that no model is trained on. --attacks relearning,quantization,sampling tries to bring back "
-        "what was forgotten (docs/measure.md).",
+        "documents that no model is trained on. --attacks battery runs all that try to bring back what was "
+        "forgotten, quick a short choice of them; with --against runs/retrained and --out page/ the page shows "
+        "what comes back (docs/measure.md).",
         show=f"{SHOW}_attacks:attack",
     ),
     Verb(

@@ -33,7 +33,7 @@ class AuditParts(Settings):
         None, description="sequence-to-sequence model of BARTScore, a folder or hub id; none: no BARTScore"
     )
     sentence_encoder: str | None = Field(
-        None, description="sentence encoder of cosine similarity (cs), a folder or hub id; none: no cs"
+        None, description="sentence encoder of cosine similarity (cs): folder, hub id or minilm; none: no cs"
     )
     nli: str | None = Field(None, description="entailment model of es, a folder or hub id; none: no es")
     semantic_variant: Literal["own", "released_code"] = Field(
@@ -126,6 +126,9 @@ class IdentifierSettings(Settings):
     )
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap and of samples")
+    processes: int | None = Field(
+        None, ge=1, description="processes that search; none: one a core where there are responses enough"
+    )
 
 
 class AuditRelations(Settings):

@@ -40,7 +40,7 @@ class EvaluateSettings(FactProbes):
         "and show "
         "the loss in score, to see whether answers need the image",
     )
-    encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
+    encoder: str | None = Field(None, description="sentence encoder for CS: folder, hub id or minilm")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     bert: str | None = Field(None, description="encoder for BERTScore: folder or hub id")
     bart: str | None = Field(None, description="sequence-to-sequence model for BARTScore: folder or hub id")
@@ -61,8 +61,8 @@ class AttackSettings(SplitProbes):
     attacks: Words = Field(
         (),
         min_length=1,
-        description="names or families from `medunlearn list attacks`, or module:Class; a family stands for all of "
-        "its attacks; left out: membership",
+        description="names, families or sets (battery, quick) from `medunlearn list attacks`, or module:Class; a "
+        "family or set stands for all of its attacks; left out: membership",
     )
     limit: int | None = Field(
         None,

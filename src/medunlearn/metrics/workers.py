@@ -27,6 +27,18 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
+def shares(items: Sequence[Part], per_process: int, processes: int | None = None) -> list[Sequence[Part]]:
+    """Parts of a sequence for :func:`in_processes`, in order and of equal length but for the last.
+
+    Args:
+        per_process: items that are worth a process.
+        processes: number of parts; None: as many as there are cores, if there are items enough.
+    """
+    count = processes or max(1, min(usable_cores(), len(items) // per_process))
+    size = max(1, -(-len(items) // count))
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 def in_processes(
     function: Callable[[Part], Result], parts: Sequence[Part], processes: int | None = None
 ) -> list[Result]:

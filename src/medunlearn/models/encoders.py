@@ -1,7 +1,7 @@
 """Encoders for text measures: sentence embeddings for CS, entailment for ES.
 
-Both work with any encoder on a hub or in a folder. AMNESIA uses PubMedBERT for embeddings and
-PubMedBERT-MNLI-MedNLI for entailment.
+Both work with any encoder on a hub, in a folder or in a package (:mod:`.packaged`). AMNESIA uses PubMedBERT for
+embeddings and PubMedBERT-MNLI-MedNLI for entailment.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from medunlearn.errors import ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
+from medunlearn.models.folders import model_folder
 from medunlearn.models.loading import from_pretrained
 from medunlearn.models.pretrained import LOADING_ERRORS, pick_device, refuse_missing
 
@@ -92,6 +93,7 @@ def load_pretrained(source: str, cls: Any, device: str, kind: str = "Encoder") -
         ModelError: it cannot be loaded, or lacks weights.
     """
     transformers_logging.disable_progress_bar()
+    source = model_folder(source)
     if not Path(source).is_dir():
         go_offline_if_unreachable()
     try:

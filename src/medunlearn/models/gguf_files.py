@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 import warnings
+from contextlib import redirect_stderr
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +76,8 @@ def _convert(file: Path, folder: Path) -> None:
 
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        # Its progress bar cannot be turned off.
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             tokenizer = from_pretrained("AutoTokenizer", file.parent, gguf_file=file.name)
             model = from_pretrained("AutoModelForCausalLM", file.parent, gguf_file=file.name, dtype="float32")

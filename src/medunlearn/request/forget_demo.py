@@ -5,7 +5,6 @@ case.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
@@ -37,22 +36,11 @@ REQUEST_SIZE = {"others": 6, "facts": 8, "budget": 2, "build": {"data_use": "ope
 """Of `forget`: four minutes on two cores."""
 
 
-def run_demo(out: Path, *, synthetic: int | None = None, epochs: int | None = None, **how: Any) -> Forgotten:
-    """``medunlearn demo forget``.
-
-    Raises:
-        ConfigError: too few patients or epochs.
-    """
-    check_at_least({"--synthetic": (synthetic, 6), "--epochs": (epochs, 1)})
-    how.pop("texts", None)
-    return demo_forget(out, patients=synthetic or PATIENTS, epochs=epochs or EPOCHS, **how)
-
-
-def demo_forget(
+def run_demo(
     out: Path,
     *,
-    patients: int = PATIENTS,
-    epochs: int = EPOCHS,
+    synthetic: int | None = None,
+    epochs: int | None = None,
     seed: int = 0,
     device: str = "auto",
     quiet: bool = False,
@@ -68,9 +56,14 @@ def demo_forget(
     | ``case/``, ``case-model/``, ``case-work/`` | results |
 
     Args:
-        patients: number of patients of the hospital.
-        epochs: training epochs.
+        synthetic: number of patients of the hospital; None: :data:`PATIENTS`.
+        epochs: training epochs; None: :data:`EPOCHS`.
+
+    Raises:
+        ConfigError: too few patients or epochs.
     """
+    check_at_least({"--synthetic": (synthetic, 6), "--epochs": (epochs, 1)})
+    patients, epochs = synthetic or PATIENTS, epochs or EPOCHS
     hospital, training, owner = out / "hospital", out / "hospital-training", out / "owner" / "signing.key"
     make_folder(hospital)
     say(f"1/3 hospital: {patients} invented patients, and {UNSEEN} of another one, whom the model never sees")

@@ -30,12 +30,15 @@ from medunlearn.study.plans.forecast import PlannedStage
 from medunlearn.study.plans.stage_states import evaluation_stage, unlearning_stage
 
 if TYPE_CHECKING:
+    from medunlearn.models.prompts import TemplateName
     from medunlearn.request.measuring_models import ModelMeter
 
 BYTES_A_WEIGHT = 4
 """Of the exported model, at most."""
 KEPT = 2
 """Tries whose weights lie on the disk at once: the best so far, and the one that is trained."""
+
+IF_IN_DOUBT = "a second template only if the model answers about as well in it"
 
 Parts = Iterator[PlannedStage]
 
@@ -47,11 +50,14 @@ class RequestPricing:
     Attributes:
         benchmarks: notes of the patients, and of a sample of others.
         model: prices of the input model's stages.
+        possible_template: of a model that is not asked yet and may answer about as well in two; None if it has one
+            alone, or if it is known.
     """
 
     request: ForgetRequest
     benchmarks: RequestBenchmarks
     model: Pricing
+    possible_template: TemplateName | None = None
 
     @staticmethod
     def of(request: ForgetRequest) -> RequestPricing:
@@ -68,17 +74,21 @@ class RequestPricing:
         )
         source, adopted = request.source(), request.work / BEFORE
         folder = Path(model_folder(source.model if isinstance(source, Run) else source))
+        possible: TemplateName | None = None
         if is_complete(adopted):
             rendering = Run.open(adopted).rendering()
         else:
             template = request.settings.template or default_template(LightTokenizer.of_model(str(folder)), folder)
             rendering = Rendering(template)
+            is_open = request.settings.template is None and not isinstance(source, Run)
+            possible = "plain" if is_open and template == "chat" else None
         model = _prices(str(folder), benchmarks.benchmark, rendering, request.device)
-        return RequestPricing(request, benchmarks, model)
+        return RequestPricing(request, benchmarks, model, possible)
 
-    @property
+    @cached_property
     def meter(self) -> ModelMeter:
-        return self.request.meter(self.benchmarks)
+        meter = self.request.meter(self.benchmarks)
+        return replace(meter, second_template=self.possible_template) if self.possible_template else meter
 
     def receipt(self) -> Parts:
         yield _stored_part("record", (self.request.work / REQUEST_FILE).exists())
@@ -161,7 +171,8 @@ class RequestPricing:
         yield evaluation_stage(f"ask {title}", self.model, meter.verifying_settings, folder)
         if (direct := meter.direct_benchmark) is not None:
             name = f"ask {title} in the template {meter.second_template}"
-            yield evaluation_stage(name, self._prices_of(direct), meter.second_settings, folder)
+            stage = evaluation_stage(name, self._prices_of(direct), meter.second_settings, folder)
+            yield replace(stage, note=IF_IN_DOUBT) if self.possible_template else stage
         complete = set() if folder is None else _complete_attacks(folder)
         for attack, stage in self._attacks.items():
             name = f"{attack} of {title}"

@@ -350,6 +350,10 @@ class Recording:
             "peak_memory_bytes": memory.bytes(),
         }
 
+    def save(self) -> None:
+        """Write the record of a run that goes on, so that one that is cut off keeps the results it has."""
+        self._write()
+
     def _write(self) -> None:
         if self.writes:
             self.info.write(self.folder)

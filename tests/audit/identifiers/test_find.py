@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from medunlearn.audit.identifiers import search
+from medunlearn.audit.identifiers import finding_shares
+from medunlearn.audit.identifiers.finding_shares import find_identifiers
 from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens, read_audit, read_outputs
-from medunlearn.audit.identifiers.search import find_identifiers
 from medunlearn.audit.identifiers.sensitive import find_sensitive
 from medunlearn.audit.units import Encoded, Unit, WordsUnit
 from medunlearn.config import check
@@ -57,16 +57,16 @@ def test_a_second_call_reads_and_changed_records_are_searched_again(
 ) -> None:
     first = find_identifiers(OUTPUTS, RECORDS, folder=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(search, "find_known", lambda *_: pytest.fail("searched again"))
+        patch.setattr(finding_shares, "find_known", lambda *_: pytest.fail("searched again"))
         pd.testing.assert_frame_equal(find_identifiers(OUTPUTS, RECORDS, folder=tmp_path), first)
     without = find_identifiers(OUTPUTS, [Record("ada-1", TEXT, {}), RECORDS[1]], folder=tmp_path)
     assert without.query("match == 'exact'")["owner"].tolist() == ["other"]
 
 
 def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "BATCH", 1)
+    monkeypatch.setattr(finding_shares, "BATCH", 1)
     whole = find_identifiers(OUTPUTS, RECORDS)
-    plain, calls = search.find_detected, []
+    plain, calls = finding_shares.find_detected, []
 
     def dies(outputs: Any, *rest: Any) -> Any:
         calls.append(outputs)
@@ -74,7 +74,7 @@ def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
         return plain(outputs, *rest)
 
-    monkeypatch.setattr(search, "find_detected", dies)
+    monkeypatch.setattr(finding_shares, "find_detected", dies)
     with pytest.raises(KeyboardInterrupt):
         find_identifiers(OUTPUTS, RECORDS, folder=tmp_path)
     pd.testing.assert_frame_equal(find_identifiers(OUTPUTS, RECORDS, folder=tmp_path), whole, check_dtype=False)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from row_files import read_csv, write_csv
 
+from medunlearn.audit.identifiers.finding_shares import find_identifiers
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.review import CASES, read_review, write_review
-from medunlearn.audit.identifiers.search import find_identifiers
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
+    from medunlearn.attacks.attack_protocol import SecondRole
     from medunlearn.config import AttackSettings, EvaluateSettings, What
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.records import Question, Record, Side
@@ -34,6 +35,14 @@ class AttackedModel(Protocol):
     live: LanguageModel
     quiet: bool
     problems: dict[str, tuple[str, ...]]
+
+    def second(self, role: SecondRole) -> LanguageModel:
+        """The model of another role; its weights must stay as they are.
+
+        Raises:
+            InputError: there is none, or its tokenizer differs.
+        """
+        ...
 
     @property
     def questions(self) -> list[Question]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from medunlearn.attacks.attack_protocol import SecondRole
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
 from medunlearn.config import AttackSettings, EvaluateSettings, What, check
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 RANKED = "ranked_first"
 
 
+def _no_second(role: SecondRole) -> LanguageModel:
+    raise InputError(f"no {role} model was given")
+
+
 @dataclass
 class StateMeasurer:
     """Asks, ranks and scores a run's model with its current weights.
@@ -49,6 +54,7 @@ class StateMeasurer:
 
     Attributes:
         live: the run's model, in memory.
+        second: loads the model of another role (:meth:`~medunlearn.attacks.model_holder.ModelHolder.second`).
         problems: strength or label -> why answers in that state are meaningless.
     """
 
@@ -59,6 +65,7 @@ class StateMeasurer:
     live: LanguageModel
     quiet: bool
     problems: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    second: Callable[[SecondRole], LanguageModel] = _no_second
 
     @cached_property
     def measures(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from medunlearn.attacks.attack_protocol import AskingWay
+from medunlearn.attacks.attack_protocol import AskingWay, Touch
 from medunlearn.attacks.recovery.recovery_attacks import State, WeightAttack
 from medunlearn.attacks.recovery.recovery_interface import FIRST, rows_of
 
@@ -34,6 +34,11 @@ class Quantization(WeightAttack):
     source: ClassVar[str] = "Zhang et al. 2024 (arXiv 2410.16454)"
     question: ClassVar[str] = "whether rounded weights bring back what was forgotten"
     in_battery: ClassVar[bool] = True
+    touches: ClassVar[tuple[Touch, ...]] = ("weights",)
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "battery": {},
+        "quick": {"types": "int4", "subjects": 20, "facts": 2},
+    }
     about: ClassVar[tuple[str, ...]] = (
         "The matrices of the decoder layers are rounded to 8 and to 4 bits. Strength: their type; none: as they "
         "are.",

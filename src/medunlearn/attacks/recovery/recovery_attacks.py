@@ -81,6 +81,11 @@ class RecoveryFamily(AttackFamily):
 
         return read_strength(attacks, row, self.attack.before)
 
+    def recovered(self, attacks: Attacks) -> pd.DataFrame:
+        from medunlearn.attacks.recovery.worst_state import recovered_rows
+
+        return recovered_rows(self.attack, attacks)
+
     def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
         from medunlearn.attacks.recovery.recovery_report import recovery_part
 

@@ -45,6 +45,7 @@ class RecoveryInterface(Attack):
         about: what is done, and how to read it, for reports.
         variant_words: words in front of a variant's name in reports.
         measures: measures of its own: name -> title, meaning.
+        headline: measures for the page "what brings it back", the first of which every model has is taken.
     """
 
     before: ClassVar[str] = "none"
@@ -52,6 +53,7 @@ class RecoveryInterface(Attack):
     about: ClassVar[tuple[str, ...]] = ()
     variant_words: ClassVar[str] = ""
     measures: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    headline: ClassVar[tuple[str, ...]] = ("ranked_first", "em", "rouge_l")
 
     @abstractmethod
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from medunlearn.attacks.attack_protocol import AskingWay
+from medunlearn.attacks.attack_protocol import AskingWay, Touch
 from medunlearn.attacks.recovery.recovery_attacks import Count, RecoveryAttack
 from medunlearn.attacks.recovery.recovery_interface import FIRST, VariantScores, rows_of
 from medunlearn.config import TrainSettings, What
@@ -60,7 +60,12 @@ class Relearning(RecoveryAttack):
     question: ClassVar[str] = "whether a few steps of training on others bring back what was forgotten"
     before: ClassVar[str] = "0"
     shared: ClassVar[bool] = False
+    touches: ClassVar[tuple[Touch, ...]] = ("weights", "gradients")
     in_battery: ClassVar[bool] = True
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "battery": {},
+        "quick": {"data": "retain", "measured": "end", "subjects": 20, "facts": 2},
+    }
     variant_words: ClassVar[str] = "trained on"
     about: ClassVar[tuple[str, ...]] = (
         "The model is fine-tuned for a few steps, in memory: on retained subjects' items, or on the items of half "

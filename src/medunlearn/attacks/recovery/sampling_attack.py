@@ -54,6 +54,7 @@ class RepeatedSampling(RecoveryAttack):
     before: ClassVar[str] = "1"
     measures_before: ClassVar[bool] = False
     in_battery: ClassVar[bool] = True
+    sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {"samples": 8, "subjects": 10}}
     about: ClassVar[tuple[str, ...]] = (
         "Each question is answered many times at random. ROUGE-L is that of the best of k samples, facts said "
         "those in any of them; extraction is the probability that one of them begins with the answer, token by "
@@ -71,6 +72,8 @@ class RepeatedSampling(RecoveryAttack):
             "higher = leaks more",
         ),
     }
+
+    headline: ClassVar[tuple[str, ...]] = ("facts_said", "extraction")
 
     subjects: Annotated[int | None, Field(ge=1)] = 20
     samples: Annotated[int, Field(ge=1, le=10_000)] = 32

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +65,26 @@ def find_known(
         its detector.
     """
     fuzzy_index_of = fuzzy_indexes(index, fuzzy)
+
+    @lru_cache(maxsize=32)
+    def in_record_of(record_id: str) -> set[int]:
+        return _numbers_in(texts.get(record_id, ""), index)
+
+    @lru_cache(maxsize=32)
+    def in_prompt(prefix: str, subject: str) -> set[int]:
+        return _numbers_in(prefix, index, fuzzy_index_of(subject))
+
     for output in outputs:
         response, fuzzy_index = IndexedText.of(output.response), fuzzy_index_of(output.subject)
         exact = index.find(response)
         hits = [*exact, *(fuzzy_index.find(response, exact) if fuzzy_index else ())]
         if not hits:
             continue
-        in_prefix = _numbers_in(output.prefix, index, fuzzy_index)
+        in_prefix = in_prompt(output.prefix, output.subject)
         # A record holds what it declares; it is searched only for other identifiers.
         owners = [[index.identifiers[number].owners for number in hit.numbers] for hit in hits]
         declared = all(any(output.record_id in records for records in records_of) for records_of in owners)
-        in_text = set() if declared else _numbers_in(texts.get(output.record_id, ""), index)
+        in_text = set() if declared else in_record_of(output.record_id)
         ends: dict[tuple[str, str], int] = {}
         for hit in sorted(hits, key=lambda hit: (hit.start, hit.end)):
             row = _known_row(output, response, hit, index, in_prefix, in_text)

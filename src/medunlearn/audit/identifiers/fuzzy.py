@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Literal
 
 from rapidfuzz.distance import Levenshtein
 
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import Hit, KnownIdentifier, KnownIdentifiers, is_written, outermost
-from medunlearn.audit.identifiers.normalized_text import IndexedText
+from medunlearn.audit.identifiers.normalized_text import HEAD, IndexedText
 
 Fuzziness = Literal["own", "all", "none"]
 _LESS = 0.999
@@ -47,7 +47,10 @@ def fuzzy_indexes(exact: KnownIdentifiers, fuzzy: Fuzziness) -> Callable[[str], 
     for identifier in exact.identifiers:
         for record in identifier.owners:
             by_subject[exact.subject[record]][identifier.number] = identifier
-    return cache(lambda subject: FuzzyIndex(list(by_subject.get(subject, {}).values()), exact.short))
+    # Responses come sorted by record, so a few subjects at a time are enough.
+    return lru_cache(maxsize=256)(
+        lambda subject: FuzzyIndex(list(by_subject.get(subject, {}).values()), exact.short)
+    )
 
 
 class FuzzyIndex:
@@ -65,7 +68,6 @@ class FuzzyIndex:
         self._short: dict[str, list[int]] = defaultdict(list)
         self._keys: dict[int, str] = {}
         self._least: dict[int, float] = {}
-        self._cache: dict[str, list[tuple[int, int, int]]] = {}
         for number, name, key, _ in identifiers:
             kind, words = kinds()[name], key.split(" ")
             self._keys[number] = key
@@ -83,6 +85,11 @@ class FuzzyIndex:
         for first, *rest in (form.split(" ") for form in self._short):
             lengths[first].add(1 + len(rest))
         self._lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
+        self._near_words = frozenset(self._anchors)
+        longest = max(map(len, self._numbers), default=0)
+        self._number_lengths = range(LONG_NUMBER, longest + 2)
+        # One wrong character leaves the first ones or the last ones as they are.
+        self._number_ends = {end for key in self._numbers for end in ((key[:HEAD], ""), ("", key[-HEAD:]))}
 
     def find(self, text: IndexedText, exact: Sequence[Hit] = ()) -> list[Hit]:
         """Every near match outside ``exact``, sorted by position; of overlapping ones the most similar."""
@@ -103,7 +110,10 @@ class FuzzyIndex:
 
     def _by_words(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
         compared: set[tuple[int, int]] = set()
-        for place, word in enumerate(text.words):
+        near_words = self._near_words
+        for place, word in enumerate(text.words) if near_words else ():
+            if near_words.isdisjoint(_near(word)):
+                continue
             for number, inside, count in self._anchored(word):
                 first = place - inside
                 if (number, first) in compared or not _fits(text, free, first, count):
@@ -115,9 +125,7 @@ class FuzzyIndex:
 
     def _anchored(self, word: str) -> list[tuple[int, int, int]]:
         """Identifiers with a similar word: number, index of the word in it, and its number of words."""
-        if word not in self._cache:
-            self._cache[word] = sorted({anchor for near in _near(word) for anchor in self._anchors.get(near, ())})
-        return self._cache[word]
+        return sorted({anchor for near in _near(word) for anchor in self._anchors.get(near, ())})
 
     def _similarity(self, number: int, words: Sequence[str]) -> float:
         key = self._keys[number]
@@ -127,8 +135,9 @@ class FuzzyIndex:
         return float(Levenshtein.normalized_similarity(" ".join(words), key))
 
     def _by_short_form(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
-        for first, word in enumerate(text.words):
-            for count in self._lengths.get(word, ()):
+        lengths = self._lengths
+        for first, word in enumerate(text.words) if lengths else ():
+            for count in lengths.get(word, ()):
                 form = " ".join(text.words[first : first + count])
                 numbers = self._short.get(form)
                 if numbers and _fits(text, free, first, count):
@@ -137,8 +146,11 @@ class FuzzyIndex:
                         yield Hit(text.starts[first], text.ends[first + count - 1], (number,), float(score))
 
     def _by_number(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
-        for key, first, count in text.numbers if self._numbers else ():
-            if len(key) < LONG_NUMBER or not all(free[first : first + count]):
+        ends = self._number_ends
+        for key, first, count in text.numbers(self._number_lengths) if ends else ():
+            if (key[:HEAD], "") not in ends and ("", key[-HEAD:]) not in ends:
+                continue
+            if not all(free[first : first + count]):
                 continue
             for near in {key, *_without_one(key)}:
                 for number in self._numbers.get(near, ()):

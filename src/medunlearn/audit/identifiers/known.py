@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from medunlearn.audit.identifiers.kinds import NAMES, Form, kind_of, kinds
 from medunlearn.audit.identifiers.name_forms import TITLES, full_forms, short_forms
-from medunlearn.audit.identifiers.normalized_text import IndexedText, ages_in, is_unspaced, words_of
+from medunlearn.audit.identifiers.normalized_text import HEAD, IndexedText, ages_in, is_unspaced, words_of
 from medunlearn.audit.identifiers.value_forms import (
     CUE,
     CUE_LENGTH,
@@ -129,6 +129,9 @@ class KnownIdentifiers:
         for words in (key.split(" ") for key in self._index["words"]):
             lengths.setdefault(words[0], set()).add(len(words))
         self._lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
+        numbers = (*self._index["number"], *self._cued)
+        self._number_lengths = range(SHORTEST_CUED, 1 + max(map(len, numbers), default=0))
+        self._number_heads = {number[:size] for number in numbers for size in range(1, HEAD + 1)}
 
     def find(self, text: IndexedText | str) -> list[Hit]:
         """Exact matches sorted by position, without those inside longer ones."""
@@ -158,11 +161,14 @@ class KnownIdentifiers:
 
     def _by_number(self, text: IndexedText) -> Iterator[Hit]:
         codes, cued = self._index["number"], self._cued
-        for key, first, count in text.numbers if codes or cued else ():
+        for key, first, count in text.numbers(self._number_lengths, self._number_heads) if codes or cued else ():
+            bare = without_zeros(key)
+            behind_cue, numbers = cued.get(bare), codes.get(key) or codes.get(bare)
+            if not (numbers or behind_cue):
+                continue
             start, end = text.starts[first], text.ends[first + count - 1]
-            numbers = codes.get(key) or codes.get(without_zeros(key))
             if numbers is None and CUE.search(text.raw[max(0, start - CUE_LENGTH) : start]):
-                numbers = cued.get(without_zeros(key))
+                numbers = behind_cue
             # ``48.213`` is no part of ``48.213.7``.
             before = text.raw[max(0, start - 2) : start]
             if numbers and not _POINT_AFTER.match(text.raw, end) and not _POINT_BEFORE.match(before):

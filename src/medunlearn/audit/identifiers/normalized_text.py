@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,6 +20,8 @@ GAP = 3
 """Most characters between two neighbouring words of one identifier: ``Smith, J. (Ann)`` has 2 and 3."""
 NUMBER_GAP = 2
 """Most characters between two parts of a number: ``(555) 010`` has 2."""
+HEAD = 3
+"""Characters of a number that runs of words are compared with first."""
 PARTS = 6
 """Most parts that a number is written in."""
 OLDEST = 120
@@ -39,6 +42,7 @@ _SUBJECT_IS = re.compile(
     r"\b(?:he|she|who|patient|you|i)(?:\s(?:is|was|are|am)|['’](?:s|re|m))\s(?:now\s|currently\s|only\s|just\s)?$",
     re.IGNORECASE,
 )
+_SUBJECT_IS_ENDS = ("s", "re", "m", "now", "currently", "only", "just")
 _END_OF_AGE = re.compile(r"\s?[,;)]|\.(?!\d)|\sand\b")
 _DOSE = re.compile(r"\s*(?:mg|mm|%)", re.IGNORECASE)
 _TEMPERATURE = re.compile(r"\b(?:temp\w*|t|tm|tmax|fever|febrile)\b[^.;\n]{0,20}$", re.IGNORECASE)
@@ -54,6 +58,12 @@ def folded(word: str) -> str:
         return word.lower()
     bare = unicodedata.normalize("NFKD", word.casefold())
     return "".join(letter for letter in bare if not unicodedata.combining(letter))
+
+
+def lowered(text: str) -> str:
+    """The text in lower case, of the same length (a few letters beyond ASCII become two)."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -78,9 +88,10 @@ class IndexedText:
     ends: tuple[int, ...]
 
     @staticmethod
+    @lru_cache(maxsize=32)
     def of(raw: str) -> IndexedText:
         places = [match.span() for match in (_ASCII_WORD if raw.isascii() else WORD).finditer(raw)]
-        starts, ends = tuple(start for start, _ in places), tuple(end for _, end in places)
+        starts, ends = zip(*places, strict=True) if places else ((), ())
         # Lower-casing ASCII keeps offsets and is much faster than folding word by word.
         words = _ASCII_WORD.findall(raw.lower()) if raw.isascii() else [folded(raw[a:b]) for a, b in places]
         return IndexedText(raw, tuple(words), starts, ends)
@@ -93,30 +104,57 @@ class IndexedText:
                 return False
         return True
 
-    @cached_property
-    def numbers(self) -> tuple[tuple[str, int, int], ...]:
-        """Runs of up to six close words that may form a number: compact key, first word, number of words."""
-        words, starts, ends = self.words, self.starts, self.ends
-        # A word that is not letters alone has a digit in it.
-        digits = {place for place, word in enumerate(words) if not word.isalpha()}
-        runs = []
+    def numbers(self, lengths: range, heads: Container[str] | None = None) -> Iterator[tuple[str, int, int]]:
+        """Runs of up to six close words that may form a number: compact key, first word, number of words.
+
+        Args:
+            lengths: characters of a key, but for zeros in front.
+            heads: the first one, two and three characters of every number; of others, runs may be left out.
+        """
+        words, starts, ends, digits = self.words, self.starts, self.ends, self._digits
+        least, longest = lengths.start, lengths.stop - 1
         for first in sorted(digits | {place - 1 for place in digits if place}):
+            head = words[first].lstrip("0")[:HEAD]
+            if head and heads is not None and head not in heads:
+                continue
             key = ""
             for place in range(first, min(first + PARTS, len(words))):
                 gap = starts[place] - ends[place - 1] if place > first else 0
                 if gap > NUMBER_GAP or (gap == 2 and self.raw[ends[place - 1] : starts[place]] == "\n\n"):
                     break
                 key += words[place]
-                if place in digits:
-                    runs.append((key, first, place - first + 1))
-        return tuple(runs)
+                if len(key) > longest and len(key.lstrip("0")) > longest:
+                    break
+                if place in digits and len(key) >= least:
+                    yield key, first, place - first + 1
+
+    @cached_property
+    def _digits(self) -> set[int]:
+        """Places of the words with a digit: those that are not letters alone."""
+        return {place for place, word in enumerate(self.words) if not word.isalpha()}
 
     def word_at(self, place: int) -> int:
         """Number of words that begin before an offset."""
         return bisect_left(self.starts, place)
 
 
-def ages_in(text: str) -> list[tuple[int, int, int]]:
+def number_starts(form: re.Pattern[str], text: str) -> list[int]:
+    """Where a form begins that begins with digits, and no digit stands before it."""
+    starts = (match.start() for match in form.finditer(text))
+    return [start for start in starts if not (start and text[start - 1].isdecimal())]
+
+
+def matches_at(form: re.Pattern[str], text: str, starts: Iterable[int]) -> Iterator[re.Match[str]]:
+    """What ``finditer`` gives for a form whose matches start at some of these places."""
+    end = 0
+    for start in starts:
+        if start >= end and (match := form.match(text, start)):
+            end = match.end()
+            yield match
+
+
+@lru_cache(maxsize=1 << 10)
+def ages_in(text: str) -> tuple[tuple[int, int, int], ...]:
     """Every age in a text: start, end and years (0-120)."""
     ages = []
     for match in _YEARS.finditer(text):
@@ -124,7 +162,7 @@ def ages_in(text: str) -> list[tuple[int, int, int]]:
         extent = _age_at(text, *match.span(), years) if years <= OLDEST else None
         if extent is not None:
             ages.append((*extent, years))
-    return ages
+    return tuple(ages)
 
 
 def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | None:
@@ -132,7 +170,10 @@ def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | No
     if unit := _AGE_UNIT.match(text, end):
         return start, unit.end()
     before = text[max(0, start - _AGE_CONTEXT) : start]
-    if (cue := _AGE_BEFORE.search(before)) and not _DOSE.match(text, end):
+    # The last letters are checked first: a search costs ten times as much, and most numbers are no age.
+    tail = before.rstrip().casefold()
+    may_be_age = tail.removesuffix(":").rstrip().endswith(("age", "aged", "of"))
+    if may_be_age and (cue := _AGE_BEFORE.search(before)) and not _DOSE.match(text, end):
         return start - len(before) + cue.start(), end
     if before[-1:] not in (".", ",", "/", ":", "-"):
         if sex := _AGE_SEX.match(text, end):
@@ -140,7 +181,7 @@ def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | No
         letter = _AGE_LETTER.match(text, end) if end - start > 1 else None
         if letter and not _is_temperature(before, text[letter.end() : letter.end() + 8], letter.group()[-1], years):
             return start, letter.end()
-    if _END_OF_AGE.match(text, end) and _SUBJECT_IS.search(before):
+    if tail.endswith(_SUBJECT_IS_ENDS) and _END_OF_AGE.match(text, end) and _SUBJECT_IS.search(before):
         return start, end
     return None
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,8 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, leaked
 from medunlearn.audit.identifiers.detectors import cached, make_detectors, parts_of
-from medunlearn.audit.identifiers.findings import (
-    RULES,
-    as_frame,
-    crossed,
-    find_detected,
-    find_known,
-    stored_table,
-)
+from medunlearn.audit.identifiers.finding_shares import find_identifiers
+from medunlearn.audit.identifiers.findings import crossed
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.labelled_notes import invented_notes, label_records, labelled_styles
 from medunlearn.audit.identifiers.leak_tables import by_kind, judged_table10, missed_by, table9, table10
@@ -44,77 +37,15 @@ from medunlearn.config import check
 from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, recorded_use, tightest, use_of_file
-from medunlearn.data.leftovers import MARK
 from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.records import Record
-from medunlearn.data.storage import make_folder, read_json, refuse_existing, sha256_of_json, write_json
+from medunlearn.data.storage import make_folder, read_json, refuse_existing, write_json
 from medunlearn.errors import InputError
-from medunlearn.progress import progress
 from medunlearn.results.runs import find_benchmark
 
 FILE = "identifiers.json"
-FINDINGS, PARTS = "findings.parquet", f".findings.{MARK}-parts"
-BATCH = 200
-"""Responses per saved part, with which an interrupted search resumes."""
 INVENTED, OWN = 200, 500
 """Texts that measure a detector: invented notes, and records of the user's that declare identifiers."""
-
-
-def find_identifiers(
-    outputs: Sequence[RecordResponse],
-    records: Iterable[Record],
-    settings: IdentifierSettings | None = None,
-    *,
-    subjects: Mapping[str, str] | None = None,
-    tokens: ResponseTokens | None = None,
-    folder: Path | None = None,
-    quiet: bool = False,
-) -> pd.DataFrame:
-    """Find every known and detected identifier in responses, traced to the records.
-
-    Args:
-        records: the model's training records with their identifiers; at least those of the probes.
-        subjects: record id -> subject, for records without a response; a record without one is its own subject.
-        tokens: for the columns ``token`` and ``token_end``.
-        folder: where ``findings.parquet`` is written, and read if made of the same.
-
-    Returns:
-        :data:`~medunlearn.audit.identifiers.findings.COLUMNS`.
-
-    Raises:
-        InputError: a detector that cannot be made.
-    """
-    settings, records, subjects = settings or check(IdentifierSettings, {}), list(records), subjects or {}
-    detector = make_detectors(settings.detectors)
-    versions = None if detector is None else (detector.name, detector.version)
-    values = ([(declared.type, declared.value) for declared in record.identifiers] for record in records)
-    content = [(r.record_id, subjects.get(r.record_id), r.text, v) for r, v in zip(records, values, strict=True)]
-    key = sha256_of_json([RULES, settings.fuzzy, versions, tokens and tokens.key, [outputs, content]])
-    texts = {record.record_id: record.text for record in records}
-
-    def find_batch(index: KnownIdentifiers, batch: Sequence[RecordResponse]) -> pd.DataFrame:
-        findings = as_frame(find_known(batch, index, texts, settings.fuzzy))
-        if detector is None:
-            return findings
-        return pd.concat([findings, as_frame(find_detected(batch, detector, texts, findings))], ignore_index=True)
-
-    def find_all() -> pd.DataFrame:
-        index = KnownIdentifiers(records, {**subjects, **{output.record_id: output.subject for output in outputs}})
-        parts = [as_frame([])]
-        with progress("identifiers", len(outputs), quiet=quiet) as advance:
-            for start in range(0, len(outputs), BATCH):
-                batch, part = outputs[start : start + BATCH], f"{key[:16]}-{start:08d}"
-                # Only detectors take long enough to be worth the file.
-                parts_folder = folder / PARTS if folder and detector else None
-                parts.append(stored_table(parts_folder, f"{part}.parquet", part, partial(find_batch, index, batch)))
-                advance(len(batch))
-        table = pd.concat(parts, ignore_index=True)
-        return table if tokens is None else tokens.place(table, outputs)
-
-    findings = stored_table(folder, FINDINGS, key, find_all)
-    if folder is not None:
-        shutil.rmtree(folder / PARTS, ignore_errors=True)
-    return findings
 
 
 def is_search(folder: Path) -> bool:
@@ -183,7 +114,9 @@ class IdentifierSearch:
 
     @cached_property
     def sensitive(self) -> pd.DataFrame | None:
-        return find_sensitive(self.outputs, self.records, **self._options) if self.settings.sensitive else None
+        if not self.settings.sensitive:
+            return None
+        return find_sensitive(self.outputs, self.records, processes=self.settings.processes, **self._options)
 
     @cached_property
     def judged(self) -> JudgedContent | None:

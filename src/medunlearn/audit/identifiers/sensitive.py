@@ -11,8 +11,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,33 @@ import yaml
 
 from medunlearn.audit.identifiers.findings import RULES, as_frame, finding, stored_table
 from medunlearn.audit.identifiers.known import Hit, outermost
-from medunlearn.audit.identifiers.normalized_text import IndexedText, words_of
+from medunlearn.audit.identifiers.normalized_text import IndexedText, matches_at, words_of
 from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens
 from medunlearn.data.records import Record
 from medunlearn.data.storage import sha256_of_json
+from medunlearn.metrics.workers import in_processes, shares
 from medunlearn.progress import progress
 
 SENSITIVE = "sensitive.parquet"
+PER_PROCESS, BATCH = 20_000, 2000
+"""Responses that are worth a process, and of one table."""
 _FILE = files(__package__) / "sensitive.yaml"
+
+
+_INITIAL = re.compile(r"\(\?i\)\\b\(\?:")
+_ODD = re.compile("[\u0300-\u036f\u0130\u0131]")
+"""Marks that separate letters for ``re`` and not for us, and the letters i that it takes for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentForm:
+    """A regular expression, and what the first word of every match begins with.
+
+    A form of many words is tried where a word begins so: a search would try each of them at each word of a text.
+    """
+
+    expression: re.Pattern[str]
+    heads: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +67,7 @@ class ContentRow:
     title: str
     category: str
     terms: frozenset[str]
-    forms: tuple[re.Pattern[str], ...]
+    forms: tuple[ContentForm, ...]
     detects: tuple[str, ...]
 
 
@@ -70,9 +90,7 @@ def find_terms(output: RecordResponse, record: str) -> Iterator[dict[str, Any]]:
     pieces = _pieces(response)
     if not pieces:
         return
-    in_record, in_prefix = (
-        {(name, key) for name, key, *_ in _pieces(IndexedText.of(text))} for text in (record, output.prefix)
-    )
+    in_record, in_prefix = _keys_in(record), _keys_in(output.prefix)
     for name, key, start, end in sorted(pieces, key=lambda piece: (*piece[2:], piece[0])):
         if (name, key) in in_record:
             was_prompted = (name, key) in in_prefix
@@ -85,9 +103,14 @@ def find_sensitive(
     *,
     tokens: ResponseTokens | None = None,
     folder: Path | None = None,
+    processes: int | None = None,
     quiet: bool = False,
 ) -> pd.DataFrame:
-    """Sensitive content in responses and their records, by term lists; ``kind`` is a row of Table 10."""
+    """Sensitive content in responses and their records, by term lists; ``kind`` is a row of Table 10.
+
+    Args:
+        processes: that search; None: one a core where there are responses enough.
+    """
     texts = {record.record_id: record.text for record in records}
     key = sha256_of_json(
         [
@@ -100,20 +123,56 @@ def find_sensitive(
     )
 
     def find_all() -> pd.DataFrame:
-        rows: list[dict[str, Any]] = []
+        parts = [
+            (part, {output.record_id: texts.get(output.record_id, "") for output in part})
+            for part in shares(outputs, PER_PROCESS, processes)
+        ]
         with progress("sensitive content", len(outputs), quiet=quiet) as advance:
-            for output in outputs:
-                rows += find_terms(output, texts.get(output.record_id, ""))
-                advance()
-        return as_frame(rows) if tokens is None else tokens.place(as_frame(rows), outputs)
+            table = pd.concat([as_frame([]), *in_processes(_find_share, parts)], ignore_index=True)
+            advance(len(outputs))
+        return table if tokens is None else tokens.place(table, outputs)
 
     return stored_table(folder, SENSITIVE, key, find_all)
 
 
+def _find_share(part: tuple[Sequence[RecordResponse], Mapping[str, str]]) -> pd.DataFrame:
+    outputs, texts = part
+    # Rows of many responses are bulky, as frames they are not.
+    rows = [find_terms(output, texts[output.record_id]) for output in outputs]
+    frames = [as_frame(chain.from_iterable(rows[start : start + BATCH])) for start in range(0, len(rows), BATCH)]
+    return pd.concat(frames, ignore_index=True)
+
+
 def _content(title: str, category: str, **lists: list[str]) -> ContentRow:
     terms = frozenset(" ".join(words_of(term)) for term in lists.get("terms", ()))
-    forms = tuple(map(re.compile, lists.get("forms", ())))
+    forms = tuple(ContentForm(re.compile(form), _heads(form)) for form in lists.get("forms", ()))
     return ContentRow(title, category, terms, forms, tuple(lists.get("detects", ())))
+
+
+def _heads(form: str) -> tuple[str, ...]:
+    """Letters and digits that the matches of ``(?i)\\b(?:one|another|...)`` begin with; none for other forms."""
+    if not (initial := _INITIAL.match(form)):
+        return ()
+    words, depth = [""], 0
+    for letter in form[initial.end() :]:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            break
+        words = [*words, ""] if depth == 0 and letter == "|" else [*words[:-1], words[-1] + letter]
+    heads = [re.sub(r"[^A-Za-z0-9].*|[A-Za-z0-9](?=[?*{]).*", "", word).lower() for word in words]
+    # A single letter is found as a word of its own.
+    known = all(len(head) > 1 or word[1:2] == "-" for head, word in zip(heads, words, strict=True))
+    return tuple(heads) if known else ()
+
+
+@cache
+def _by_head() -> Mapping[str, list[tuple[ContentForm, tuple[str, ...]]]]:
+    """First two letters -> forms, each with its heads that begin so."""
+    index: dict[str, list[tuple[ContentForm, tuple[str, ...]]]] = defaultdict(list)
+    for form in (form for content in term_lists().values() for form in content.forms):
+        for initial in {head[:2] for head in form.heads}:
+            index[initial].append((form, tuple(head for head in form.heads if head[:2] == initial)))
+    return index
 
 
 @cache
@@ -129,15 +188,31 @@ def _by_first_word() -> Mapping[str, list[tuple[int, str, str]]]:
 def _pieces(text: IndexedText) -> list[tuple[str, str, int, int]]:
     """Row, key, start and end of sensitive content; of overlapping pieces in a row the longest."""
     hits: dict[str, list[Hit]] = defaultdict(list)
-    terms = _by_first_word()
+    starts: dict[ContentForm, list[int]] = defaultdict(list)
+    terms, forms = _by_first_word(), _by_head()
     for first, word in enumerate(text.words):
         for count, term, name in terms.get(word, ()):
             if " ".join(text.words[first : first + count]) == term and text.joined(first, count):
                 hits[name].append(Hit(text.starts[first], text.ends[first + count - 1], ()))
+        for form, heads in forms.get(word[:2], ()):
+            if word.startswith(heads):
+                starts[form].append(text.starts[first])
+    odd = not text.raw.isascii() and _ODD.search(text.raw)
     for name, content in term_lists().items():
-        hits[name] += (Hit(*match.span(), ()) for form in content.forms for match in form.finditer(text.raw))
+        for form in content.forms:
+            if odd or not form.heads:
+                matches = form.expression.finditer(text.raw)
+            else:
+                matches = matches_at(form.expression, text.raw, starts[form])
+            hits[name] += (Hit(*match.span(), ()) for match in matches)
     return [
         (name, " ".join(words_of(text.raw[hit.start : hit.end])), hit.start, hit.end)
         for name, row_hits in hits.items()
         for hit in outermost(row_hits)
     ]
+
+
+@lru_cache(maxsize=256)
+def _keys_in(text: str) -> frozenset[tuple[str, str]]:
+    """Row and key of the sensitive content of a text that several responses share."""
+    return frozenset((name, key) for name, key, *_ in _pieces(IndexedText.of(text)))

@@ -152,7 +152,7 @@ def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quie
 
 
 def run_demo(
-    out: Path, *, texts: int = 4, epochs: int | None = None, seed: int = 0, quiet: bool = False, **_: Any
+    out: Path, *, texts: int | None = None, epochs: int | None = None, seed: int = 0, quiet: bool = False
 ) -> Shown:
     """``medunlearn demo audit``.
 
@@ -160,7 +160,7 @@ def run_demo(
         ConfigError: too few texts or epochs.
     """
     check_at_least({"--texts": (texts, 2), "--epochs": (epochs, 2)})
-    return demo_audit(out, each=texts, epochs=epochs or 4, seed=seed, quiet=quiet)
+    return demo_audit(out, each=texts or 4, epochs=epochs or 4, seed=seed, quiet=quiet)
 
 
 def _write(path: Path, texts: Sequence[CorpusText]) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from medunlearn.attacks.attack_protocol import AttackFamily
 from medunlearn.attacks.attacked import FOLDER, Attacked, Attacks, all_families, recorded_attacks
+from medunlearn.attacks.brought_back import BroughtBack, Failure
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.reports.blocks import Bullets, section
@@ -23,15 +24,20 @@ def attack_parts(
 ) -> tuple[AttackPart, ...]:
     """The part of every family of attacks, with notes on models that have no result."""
     records = [record for model in models for record in _records(model)]
-    parts = []
+    parts, results, failures = list[AttackPart](), list[Attacks](), list[Failure]()
     for family in all_families(records):
         attacked: MaybeAttacked = [find_attack(model, family) for model in models]
-        notes = [note for model in models for note in _failures(model, family)]
+        own_failures = [failure for model in models for failure in _failures(model, family)]
+        notes = [f"{failure.run.label} has no result: {failure.reason}" for failure in own_failures]
         if family.alike:
             attacked, others = _alike(models, attacked)
             notes += others
-        parts.append(family.report_part(content, attacks_on(attacked, models, replicates, seed), notes))
-    return (*parts, *_not_importable(records))
+        attacks = attacks_on(attacked, models, replicates, seed)
+        parts.append(family.report_part(content, attacks, notes))
+        results += [attacks] if attacks is not None else []
+        failures += own_failures
+    together = BroughtBack.gather(results, records, failures).part()
+    return (together, *parts, *_not_importable(records))
 
 
 def _records(model: Evaluated) -> list[Run]:
@@ -44,12 +50,12 @@ def _records(model: Evaluated) -> list[Run]:
     ]
 
 
-def _failures(model: Evaluated, family: AttackFamily) -> list[str]:
-    """Note on a family without a result in the latest attack that had it."""
+def _failures(model: Evaluated, family: AttackFamily) -> list[Failure]:
+    """A family without a result in the latest attack that had it."""
     for record in reversed(_records(model)):
         attacked = Attacked(model.run, record, family)
         if family.name in attacked.failed:
-            return [f"{model.run.label} has no result: {attacked.failed[family.name]}"]
+            return [Failure(family.name, model.run, attacked.failed[family.name])]
         if attacked.measured:
             break
     return []

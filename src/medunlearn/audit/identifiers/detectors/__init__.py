@@ -93,6 +93,11 @@ def parts_of(detector: Detector) -> Mapping[str, Detector]:
     return detector.parts if isinstance(detector, UnitedDetectors) else {detector.name: detector}
 
 
+def is_light(detector: Detector) -> bool:
+    """True if each of several processes may have a copy: neither the detector nor a part of it holds a model."""
+    return all(getattr(part, "light", False) for part in parts_of(detector).values())
+
+
 def make_detector(name: str) -> Detector:
     """The detector of a name, ``name:ARGUMENT`` (``tagger:FOLDER``), or a dotted path ``module:Class``.
 

@@ -11,8 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_STEMS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_SEASONS = ("spring", "summer", "fall", "autumn", "winter")
+from medunlearn.audit.identifiers.normalized_text import matches_at, number_starts
+
+_SEASONS = frozenset(
+    name + end for name in ("spring", "summer", "fall", "autumn", "winter") for end in ("", "time")
+)
 _HOLIDAYS = (
     *("new year", "valentine", "patrick's day", "mother's day", "father's day", "mother’s day", "father’s day"),
     *("mothers day", "fathers day", "presidents day", "president's day", "presidents' day", "president’s day"),
@@ -21,11 +24,25 @@ _HOLIDAYS = (
     *("halloween", "thanksgiving", "christmas", "passover", "rosh hash", "yom kippur", "hanukkah", "chanukah"),
     *("ramadan", " eid", "diwali", "cinco de", "luther king", "mlk day", "groundhog"),
 )
-_MONTH = re.compile(
-    r"(?:january|february|march|april|may|june|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|"
-    r"aug|sept|sep|oct|nov|dec)\b\.?"
+_OF_HOLIDAYS = frozenset(
+    (
+        *("year", "years", "valentine", "valentines", "patrick", "patricks", "mother", "mothers", "father"),
+        *("fathers", "president", "presidents", "memorial", "labor", "labour", "columbus", "veteran", "veterans"),
+        *("boxing", "independence", "flag", "good", "palm", "ash", "easter", "juneteenth", "july", "halloween"),
+        *("thanksgiving", "christmas", "passover", "rosh", "yom", "hanukkah", "chanukah", "ramadan", "eid"),
+        *("diwali", "cinco", "luther", "mlk", "groundhog"),
+    )
 )
-"""In a text in lower case; what stands before it is checked apart, which is much faster."""
+"""A word of each holiday."""
+_MONTHS = frozenset(
+    (
+        *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
+        *("november", "december", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept", "sep", "oct", "nov"),
+        *("dec",),
+    )
+)
+_WORD = re.compile(r"\w+")
+_WITH_SEPARATOR = re.compile(r"\d{1,4}(?=[/-]\d)")
 _ORDINAL_WORD = (
     "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|fifteenth|"
     "sixteenth|seventeenth|eighteenth|nineteenth|twentieth|thirtieth|(?:twenty|thirty)[-\\s](?:first|second|third|"
@@ -128,52 +145,49 @@ def date_elements_in(text: str, lower: str) -> Iterator[DateElement]:
     Args:
         lower: the text in lower case, of the same length.
     """
-    if "/" in text:
-        for match in _MONTH_YEAR.finditer(text):
-            yield DateElement(*match.span(), True)
-        for match in _NUMERIC.finditer(text):
-            weekday = _WEEKDAY_BEFORE.search(text, max(0, match.start() - 12), match.start())
-            if weekday or _is_date(text, match):
-                yield DateElement((weekday or match).start(), match.end(), True)
-    if "-" in text:
-        for match in _ISO_MONTH.finditer(text):
-            yield DateElement(*match.span(), True)
-    if any(stem in lower for stem in _STEMS):
-        yield from _dates_with_month(text, lower)
-    if any(season in lower for season in _SEASONS):
+    starts = number_starts(_WITH_SEPARATOR, text)
+    for match in (*matches_at(_MONTH_YEAR, text, starts), *matches_at(_ISO_MONTH, text, starts)):
+        yield DateElement(*match.span(), True)
+    for match in matches_at(_NUMERIC, text, starts):
+        weekday = _WEEKDAY_BEFORE.search(text, max(0, match.start() - 12), match.start())
+        if weekday or _is_date(text, match):
+            yield DateElement((weekday or match).start(), match.end(), True)
+    words = frozenset(_WORD.findall(lower))
+    for month in _MONTHS & words:
+        for match in re.finditer(rf"\b{month}\b", lower):
+            if element := _date_with_month(text, *match.span()):
+                yield element
+    if not words.isdisjoint(_SEASONS):
         for match in _SEASON.finditer(text):
             yield DateElement(*match.span(), True)
-    if any(holiday in lower for holiday in _HOLIDAYS):
+    if not words.isdisjoint(_OF_HOLIDAYS) and any(holiday in lower for holiday in _HOLIDAYS):
         for match in _HOLIDAY.finditer(text):
             yield DateElement(*match.span(), False)
     for match in _ALONE.finditer(text):
         yield DateElement(*match.span("it"), False)
 
 
-def _dates_with_month(text: str, lower: str) -> Iterator[DateElement]:
-    """Dates with the name of a month."""
-    for match in _MONTH.finditer(lower):
-        start, end = match.span()
-        if start and (text[start - 1].isalnum() or text[start - 1] == "_"):
-            continue
-        month = text[start:end].rstrip(".")
-        is_clear = month[0].isupper() or (month.lower() not in _UNSURE and len(month) > 3)
-        before = text[max(0, start - 40) : start]
-        lead = _DAY_BEFORE.search(before)
-        if lead:
-            year = _YEAR_AFTER.match(text, end)
-            if is_clear or year or lead["first"][-1:].isalpha() or lead["join"] != " ":
-                yield DateElement(start - len(before) + lead.start(), year.end() if year else end, True)
-                continue
-        head = _HEAD.search(before)
-        if head:
-            start -= len(before) - head.start()
-        after = _AFTER_MONTH.match(text, end)
-        if after:
-            if is_clear or after["day"] is None or after["year"] or after["day"][-1:].isalpha():
-                yield DateElement(start, after.end(), True)
-        elif _is_month(text, month, before, end, bool(head)):
-            yield DateElement(start, end - (match.group()[-1] == "."), False)
+def _date_with_month(text: str, start: int, end: int) -> DateElement | None:
+    """The date around the name of a month, which has these offsets."""
+    month = text[start:end]
+    end += text.startswith(".", end)
+    is_clear = month[0].isupper() or (month.lower() not in _UNSURE and len(month) > 3)
+    before = text[max(0, start - 40) : start]
+    lead = _DAY_BEFORE.search(before)
+    if lead:
+        year = _YEAR_AFTER.match(text, end)
+        if is_clear or year or lead["first"][-1:].isalpha() or lead["join"] != " ":
+            return DateElement(start - len(before) + lead.start(), year.end() if year else end, True)
+    head = _HEAD.search(before)
+    if head:
+        start -= len(before) - head.start()
+    after = _AFTER_MONTH.match(text, end)
+    if after:
+        if is_clear or after["day"] is None or after["year"] or after["day"][-1:].isalpha():
+            return DateElement(start, after.end(), True)
+    elif _is_month(text, month, before, end, bool(head)):
+        return DateElement(start, end - (text[end - 1] == "."), False)
+    return None
 
 
 def _is_month(text: str, month: str, before: str, end: int, head: bool) -> bool:

@@ -31,7 +31,10 @@ class DetectedSpan(NamedTuple):
 
 
 class Detector(Protocol):
-    """Detector of identifiers in any text; ``version`` changes whenever its output may change."""
+    """Detector of identifiers in any text; ``version`` changes whenever its output may change.
+
+    One with ``light = True`` holds no model, and is copied to each of several processes.
+    """
 
     @property
     def name(self) -> str: ...

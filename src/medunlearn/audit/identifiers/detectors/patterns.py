@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, 
 from medunlearn.audit.identifiers.detectors.gazetteer import GAZETTEER, gazetteer
 from medunlearn.audit.identifiers.detectors.person_names import names_in
 from medunlearn.audit.identifiers.detectors.spoken_names import spoken_names_in
-from medunlearn.audit.identifiers.normalized_text import ages_in
+from medunlearn.audit.identifiers.normalized_text import ages_in, lowered
 from medunlearn.audit.identifiers.written_dates import dates_in
 
 _FILE = files(__package__) / "rules.yaml"
@@ -35,6 +35,9 @@ _PLACE_BEFORE = re.compile(
 )
 _FRAGMENT = re.compile("<([A-Z_]+)>")
 _DIGITS = str.maketrans("123456789", "0" * 9)
+_DIGIT = re.compile(r"\d")
+_AS_I_OR_S = str.maketrans("İıſ", "iis")
+"""Letters that ``re`` takes for an i or an s where it ignores case."""
 _CUE_LENGTH = 64
 _MONTHS = frozenset(
     ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -44,30 +47,37 @@ _MONTHS = frozenset(
 
 
 class Form(NamedTuple):
-    """Regular expression of one kind: the group ``it`` is the identifier; a text must contain one of ``needs``."""
+    """Regular expression of one kind: the group ``it`` is the identifier.
+
+    Attributes:
+        needs: a text with a match contains one of these pieces, if there are any.
+        part: a piece that each match contains, which is found sooner than the whole.
+    """
 
     kind: str
     score: float
     expression: re.Pattern[str]
     needs: tuple[str, ...]
+    part: re.Pattern[str] | None
 
 
 class CuedForm(NamedTuple):
-    """Regular expression that is an identifier of a kind only after a cue."""
+    """Regular expression that is an identifier of a kind only after a cue, which contains one of ``needs``."""
 
     kind: str
     score: float
     cue: re.Pattern[str]
+    needs: tuple[str, ...] = ()
 
 
 class Rules(NamedTuple):
-    """Content of ``rules.yaml``; ``cued`` groups the forms that need a cue by their format.
+    """Content of ``rules.yaml``; ``cued`` groups the forms that need a cue by their format and its pieces.
 
     The cues of ``endings`` are the words that end a place's name.
     """
 
     forms: tuple[Form, ...]
-    cued: Mapping[re.Pattern[str], Sequence[CuedForm]]
+    cued: Mapping[tuple[re.Pattern[str], tuple[str, ...]], Sequence[CuedForm]]
     endings: tuple[CuedForm, ...]
     before_place: tuple[str, ...]
     cities: re.Pattern[str]
@@ -76,7 +86,7 @@ class Rules(NamedTuple):
 class Patterns:
     """Detector by regular expressions for formatted identifiers, by cues and word lists for others."""
 
-    name = "patterns"
+    name, light = "patterns", True
 
     def __init__(self) -> None:
         words = b"".join(file.read_bytes() for file in (_FILE, GAZETTEER))
@@ -101,31 +111,34 @@ def _spans(text: str) -> Iterator[DetectedSpan]:
         yield DetectedSpan(*name)
         if match := _AGE_OF_NAME.match(text, name.end):
             yield DetectedSpan(*match.span("years"), "age", 0.8)
-    shape = lower.translate(_DIGITS)
+    shape, parts = lower.translate(_DIGITS), dict[re.Pattern[str] | None, bool]({None: True})
     for form in rules().forms:
-        if not form.needs or any(piece in shape for piece in form.needs):
+        if form.part is not None and form.part not in parts:
+            parts[form.part] = form.part.search(text) is not None
+        if parts[form.part] and (not form.needs or _has_any(shape, form.needs)):
             for match in form.expression.finditer(text):
                 if form.kind not in ("hospital", "location") or _is_place(form.kind, match["it"]):
                     yield DetectedSpan(*match.span("it"), form.kind, form.score)
-    yield from _numbers_after_cue(text)
+    yield from _numbers_after_cue(text, shape if text.isascii() else _DIGIT.sub("0", lower.translate(_AS_I_OR_S)))
     yield from _places(text)
     yield from _facilities(text)
 
 
-def lowered(text: str) -> str:
-    """The text in lower case, of the same length (a few letters beyond ASCII become two)."""
-    lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-
-
-def _numbers_after_cue(text: str) -> Iterator[DetectedSpan]:
+def _numbers_after_cue(text: str, shape: str) -> Iterator[DetectedSpan]:
     """Numbers that are identifiers because of the words before them."""
-    for expression, forms in rules().cued.items():
-        for match in expression.finditer(text):
-            before = text[max(0, match.start() - _CUE_LENGTH) : match.start()]
+    for (expression, pieces), all_forms in rules().cued.items():
+        forms = [form for form in all_forms if _has_any(shape, form.needs)] if _has_any(shape, pieces) else ()
+        for match in expression.finditer(text) if forms else ():
+            start, end = match.span()
+            first = max(0, start - _CUE_LENGTH)
+            near = shape[first:start]
             for form in forms:
-                if form.cue.search(before):
-                    yield DetectedSpan(*match.span(), form.kind, form.score)
+                if _has_any(near, form.needs) and form.cue.search(text[first:start]):
+                    yield DetectedSpan(start, end, form.kind, form.score)
+
+
+def _has_any(shape: str, pieces: Iterable[str]) -> bool:
+    return any(piece in shape for piece in pieces)
 
 
 def _places(text: str) -> Iterator[DetectedSpan]:
@@ -176,9 +189,13 @@ def rules() -> Rules:
             form = _FRAGMENT.sub(lambda match: fragments[match[1]], form)
         return re.compile(form)
 
-    cued: dict[re.Pattern[str], list[CuedForm]] = {}
-    for kind, score, form, cue in cued_rows:
-        cued.setdefault(filled(form), []).append(CuedForm(kind, score, filled(cue)))
-    plain = [Form(kind, score, filled(form), tuple(*needs)) for kind, score, form, *needs in forms]
+    cued: dict[tuple[re.Pattern[str], tuple[str, ...]], list[CuedForm]] = {}
+    for kind, score, form, pieces, cue, needs in cued_rows:
+        key = filled(form), tuple(pieces)
+        cued.setdefault(key, []).append(CuedForm(kind, score, filled(cue), tuple(needs)))
+    plain = [
+        Form(kind, score, filled(form), tuple(needs or ()), filled(part[0]) if part else None)
+        for kind, score, form, needs, *part in (row if len(row) > 3 else [*row, None] for row in forms)
+    ]
     endings = tuple(CuedForm(kind, score, filled(form)) for kind, score, form in ending_rows)
     return Rules(tuple(plain), cued, endings, tuple(content["before_place"]), filled(r"(?:<CITIES>)\b(?!\s[A-Z])"))

@@ -1,0 +1,128 @@
+"""Results of all attacks on one page: what brings it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.attacks import attack_class
+from medunlearn.attacks.attack_protocol import Attack
+from medunlearn.attacks.attacked import Attacks, recorded_attacks
+from medunlearn.attacks.recovery.recovery_results import READINGS
+from medunlearn.errors import InputError
+from medunlearn.metrics import get_metric
+from medunlearn.reports.battery import COLUMNS, NAME, TITLE, battery_section, battery_table
+from medunlearn.reports.blocks import Notice, Report, blocks
+from medunlearn.reports.content import AttackPart
+from medunlearn.reports.readings import rows_of
+from medunlearn.reports.view import ResultView
+from medunlearn.results.runs import Run
+
+
+@dataclass(frozen=True)
+class BroughtBack:
+    """What all attacks on some models brought back.
+
+    Attributes:
+        table: rows of :data:`medunlearn.reports.battery.COLUMNS`, in the order of the registry.
+        attacks: name -> class of every attack that was run.
+    """
+
+    table: pd.DataFrame
+    attacks: Mapping[str, type[Attack]]
+
+    @classmethod
+    def of(cls, attacks: Attacks) -> BroughtBack:
+        """Results of one command."""
+        records = [model.record for model in attacks.models]
+        failures = [
+            Failure(family, model.run, reason)
+            for model in attacks.models
+            for family, reason in model.failed.items()
+        ]
+        return cls.gather(attacks.by_family.values(), records, failures)
+
+    @classmethod
+    def gather(cls, results: Iterable[Attacks], records: Iterable[Run], failures: Iterable[Failure]) -> BroughtBack:
+        """Results of each family, the records of its attacks, and attacks without a result."""
+        names = dict.fromkeys(name for record in records for name in recorded_attacks(record)[0])
+        attacks = {attack_class(name).name: attack_class(name) for name in names}
+        by_family: dict[str, type[Attack]] = {}
+        for attack in attacks.values():
+            by_family.setdefault(attack.family.name, attack)
+        tables = [own.family.recovered(own) for own in results]
+        tables.append(pd.DataFrame([row for one in failures for row in one.rows(by_family)]))
+        table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
+        return cls(table.reindex(columns=list(COLUMNS)), attacks)
+
+    def part(self) -> AttackPart:
+        """The section and its numbers, for a report; no section without numbers or failures."""
+        titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
+        alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
+        shown = battery_section(self.table, READINGS, self.measure_titles, alone)
+        return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
+
+    def page(self, attacks: Attacks, title: str) -> Report:
+        """The page by itself, with the warnings to read first.
+
+        Raises:
+            InputError: no attack that brings something back was run.
+        """
+        part = self.part()
+        if part.section is None:
+            names = ", ".join(self.attacks)
+            raise InputError(f"None of the attacks ({names}) tries to bring anything back: --attacks battery does.")
+        caveats = attacks.caveats
+        page = blocks(Notice("Read this first", caveats) if caveats else None, part.section)
+        facts = tuple((model.run.label, model.run.role) for model in attacks.models)
+        return Report(title, page, "Attacks", facts, {NAME: part.data, "caveats": caveats}, drawn=attacks.undecided)
+
+    def view(self) -> ResultView:
+        """The table for the terminal."""
+        shown = battery_table([*rows_of(self.table)], self.measure_titles)
+        return ResultView(tables=((TITLE, shown),) if shown else ())
+
+    @property
+    def measure_titles(self) -> dict[str, str]:
+        return {name: meaning["title"] for name, meaning in self.meanings.items()}
+
+    @cached_property
+    def meanings(self) -> dict[str, dict[str, str]]:
+        """Name of a measure on the page -> its title and meaning."""
+        own: dict[str, tuple[str, str]] = {}
+        for attack in self.attacks.values():
+            own |= getattr(attack, "measures", {})
+        meanings = {}
+        for name in map(str, self.table["measure"].dropna().unique()):
+            title, meaning = own[name] if name in own else _words_of_metric(name)
+            meanings[name] = {"title": title, "meaning": meaning}
+        return meanings
+
+    def _attack(self, label: str) -> type[Attack] | None:
+        names = (name for name in self.attacks if f"{label}.".startswith(f"{name}."))
+        return self.attacks.get(next(names, ""))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A family of attacks without a result on a model, and the reason."""
+
+    family: str
+    run: Run
+    reason: str
+
+    def rows(self, by_family: Mapping[str, type[Attack]]) -> Iterator[dict[str, Any]]:
+        """Its row of the page, if the family's attacks bring something back."""
+        attack = by_family.get(self.family)
+        if attack is not None and attack.family.brings_back:
+            place = {"attack": self.family, "title": attack.title, "model": self.run.label}
+            yield {**place, "role": self.run.role, "reason": self.reason}
+
+
+def _words_of_metric(name: str) -> tuple[str, str]:
+    metric = get_metric(name)
+    return metric.title, metric.meaning
