@@ -29,9 +29,12 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     requested = check(AttackSettings, general).attacks
     names = expand(requested)
     arguments = _by_given_name(names, arguments)
-    for name, own in set_arguments(requested).items():
-        arguments[name] = {**own, **arguments.get(name, {})}
     shared = check(AttackSettings, general)
+    for name, own in set_arguments(requested).items():
+        # A probe set stands for what a set of attacks says of probes, too.
+        replaced = () if shared.probes is None else getattr(attack_class(name), "probe_settings", ())
+        kept = {key: value for key, value in own.items() if key not in replaced}
+        arguments[name] = {**kept, **arguments.get(name, {})}
     unused = [*_share("limit", "subjects", shared.limit, names, arguments)]
     unused += _share("samples_per_prompt", "samples", shared.samples_per_prompt, names, arguments)
     settings = check(AttackSettings, {**general, "arguments": arguments})

@@ -93,7 +93,8 @@ def to_records(table: pa.Table, shared: dict[str, str]) -> tuple[Record, ...]:
             own = {level: share(at, at) for level, column in nodes.items() if (at := column[place]) is not None}
             found = tuple(Identifier(share(kind, kind), value) for kind, value in islice(values, lengths[place]))
             more = tuple(further[0]) if further else ()
-            records.append(Record(share(name, name), text, own, found, image, share(fold, fold), more))
+            fold = share(fold, fold)
+            records.append(Record(share(name, name), text, own, found, image, fold, more))  # type: ignore[arg-type]
     return tuple(records)
 
 
