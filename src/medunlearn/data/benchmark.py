@@ -289,12 +289,11 @@ class Benchmark:
             if any(content.column(name).null_count for name in names):
                 storage.refuse_nulls(folder / table, content.to_pylist(), tables.MAY_BE_NULL)
         (records, questions, splits), shared = columns, dict[str, str]()
-        parts: dict[str, Any] = {
-            "levels": tuple(manifest["levels"]),
-            "records": tables.to_records(records, shared),
-            "questions": tables.to_questions(questions, shared),
-            "splits": tables.to_splits(splits, shared),
-        }
+        parts: dict[str, Any] = {"levels": tuple(manifest["levels"])}
+        with storage.collection_paused():
+            parts["records"] = tables.to_records(records, shared)
+            parts["questions"] = tables.to_questions(questions, shared)
+            parts["splits"] = tables.to_splits(splits, shared)
         if (folder / TITLES).exists():
             rows_of_titles = storage.read_table(folder / TITLES, tables.TITLES)
             parts["titles"] = {row["record_id"]: row["title"] for row in rows_of_titles}

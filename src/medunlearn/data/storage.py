@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -272,6 +273,18 @@ def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """The values of some columns row by row; only a few thousand rows are Python objects at a time."""
     for batch in table.select(list(names)).to_batches(max_chunksize=BATCH):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Context without cyclic garbage collection, which would traverse thousands of new objects again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 BATCH = 8192
