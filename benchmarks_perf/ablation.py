@@ -4,7 +4,7 @@ python benchmarks_perf/ablation.py OUT [--read]
 
 OUT is the folder of hospitals.py, whose target and retrained model of one hospital are taken; they are trained
 where they are missing. Each variant forgets the same ten patients with the settings of the tiny model's preset.
-Writes the table of docs/unlearn.md and prints it. About ten minutes of CPU where both models are there; a
+Writes the table of docs/results.md and prints it. About ten minutes of CPU where both models are there; a
 second call goes on. --read makes the table of what is there.
 """
 
@@ -148,7 +148,7 @@ def main() -> None:
     table = markdown(
         [row(chosen.out, name, place) for place, name in enumerate(("target", "retrained", *VARIANTS))]
     )
-    replace_table("unlearn.md", "ablation", table)
+    replace_table("results.md", "ablation", table)
     print(table)
 
 

@@ -3,11 +3,11 @@
 python benchmarks_perf/calibration.py OUT [--seeds 0,1,2] [--patients 16,24,240] [--read]
 
 First a reader of letters (benchmarks_perf/ward.py) ranks the facts of notes that it never saw, in invented wards
-whose values are as uneven as real ones; the table is written into docs/measure.md. Three minutes of CPU.
+whose values are as uneven as real ones; the table is written into docs/results.md. Three minutes of CPU.
 
 Then, for each seed, an invented hospital of 100 patients and a tiny model that was trained without every second one
 of them. All facts of these are ranked: in answers, in records in place, and whole notes among versions. Writes the
-table of docs/unlearn.md. Three minutes of CPU a seed; a second call goes on. --read makes this table of what is
+table of docs/results.md. Three minutes of CPU a seed; a second call goes on. --read makes this table of what is
 there, and nothing else.
 """
 
@@ -155,14 +155,14 @@ def main() -> None:
     if not chosen.read:
         wards = {patients: max(1, NOTES // patients) for patients in chosen.patients}
         of_reader = [row for patients, count in wards.items() for row in reader_rows(patients, range(count))]
-        replace_table("measure.md", "reader", markdown(of_reader))
+        replace_table("results.md", "reader", markdown(of_reader))
         print(markdown(of_reader))
     for seed in chosen.seeds if not chosen.read else ():
         run(chosen.out, seed)
     table = [row for seed in chosen.seeds for row in rows(pd.read_parquet(chosen.out / f"{seed}-{FILE}"), seed)]
     table.sort(key=lambda row: ([*PLACES.values()].index(row["in"]), row["fact"], row["alternatives"], row["seed"]))
     text = markdown(table)
-    replace_table("unlearn.md", "calibration", text)
+    replace_table("results.md", "calibration", text)
     print(text)
 
 

@@ -7,7 +7,7 @@ unlearning: by themselves beside the model before, with notes of real unseen pat
 request is carried out on the notes of its own patients and of those who never ask, so that one model without all
 askers is the retrained one of every request. ``--only`` names controls, ``--requests`` requests (``1-01`` is the
 first patient alone, ``5`` the first five, ``twin`` a twin). Everything resumes; ``--again`` decides anew from
-the models' stored measurements, ``--read`` only makes the tables, ``--write`` puts them into docs/forget.md.
+the models' stored measurements, ``--read`` only makes the tables, ``--write`` puts them into docs/results.md.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--again", action="store_true", help="decide anew from stored measurements")
     parser.add_argument("--read", action="store_true", help="only make the tables of what is there")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/forget.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
     own = parser.parse_args(words)
     counts = {"askers": own.patients, "retained": own.others, "unseen": own.unseen}
     options = {"facts": own.facts, "others": own.unseen, "battery": own.battery}
@@ -271,7 +271,7 @@ def main(words: Sequence[str] | None = None) -> None:
         if rows:
             print(markdown(rows))
         if rows and own.write:
-            replace_table("forget.md", name, markdown(rows))
+            replace_table("results.md", name, markdown(rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Control models of damage and what reports say of them: the table of docs/definitions.md.
+"""Control models of damage and what reports say of them: the table of docs/results.md.
 
     python benchmarks_perf/damage_controls.py OUT [--only amnesia,lume,medforget,notes]
 
@@ -188,7 +188,7 @@ def main() -> None:
         rows += report_rows(WORLDS[name], name, arguments.out / name)
         print(markdown(rows), flush=True)
     if arguments.only == ",".join(WORLDS):
-        replace_table("definitions.md", "damage", markdown(rows))
+        replace_table("results.md", "damage", markdown(rows))
 
 
 if __name__ == "__main__":

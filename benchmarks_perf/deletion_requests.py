@@ -6,7 +6,7 @@ A chat-like model is trained on the hospital's notes with plain transformers, no
 rank of the patient's facts before and after, values said, what others keep, verdict, of all earlier patients after
 the last one, and CPU and wall seconds. ``--retrain`` trains a model without the patients so far for each request:
 the same battery's verdict on it (``retrained``), on the unlearned model beside it (``beside``) and without it
-(``now``), and on the model before; ``--write`` puts the table into docs/forget.md. Resumes.
+(``now``), and on the model before; ``--write`` puts the table into docs/results.md. Resumes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--retrain", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/forget.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/results.md")
     arguments = parser.parse_args()
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def main() -> None:
     table = pd.DataFrame(rows)
     table.to_csv(out / "requests.csv", index=False)
     if arguments.retrain and arguments.write:
-        replace_table("forget.md", "requests", markdown([*lines_of(table)]))
+        replace_table("results.md", "requests", markdown([*lines_of(table)]))
 
 
 def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
 
 
 def lines_of(table: pd.DataFrame) -> Iterator[dict[str, str]]:
-    """Lines of the table in docs/forget.md, ``before → now``: one for each request."""
+    """Lines of the table in docs/results.md, ``before → now``: one for each request."""
     checks = ("identifiers answers", "identifiers notes", "values answers", "values notes", "said completion")
     for request in table.to_dict("records"):
         line = {"request": f"{request['request']}"}

@@ -1,7 +1,7 @@
 """Recall and precision of detectors on our fresh notes, by kind and by style: rules, tagger, both.
 
-The notes (46, in eight styles) were written after the rules of `patterns` were finished. The table in docs/audit.md
-is the first and only measurement of the rules on them; whoever changes a rule writes new notes first.
+The notes (46, in eight styles) were written after the rules of `patterns` were finished. The table in
+docs/results.md is the first and only measurement of the rules on them; a changed rule needs new notes.
 
     python -P benchmarks_perf/detectors.py                       rules, an installed spaCy pipeline, both, Presidio
     python -P benchmarks_perf/detectors.py --detectors patterns tagger:FOLDER

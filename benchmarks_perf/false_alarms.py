@@ -6,7 +6,7 @@ Each seed has an invented hospital of 60 patients in three groups of 20. A tiny 
 group by heart; the audit is told that it was trained on the first group, and that it never saw the second. It saw
 neither, so that every "has memorized" is a false alarm. With --memorizing, the model is trained on the first group
 instead: what the screen must then say. Ten seconds of CPU a seed; a second call goes on where the first stopped.
-Writes the table of docs/audit.md; --read makes it of what is there.
+Writes the table of docs/results.md; --read makes it of what is there.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def main() -> None:
         found[kind] = [json.loads(file.read_text()) for file in files]
     text = markdown(table_of(found))
     print(text)
-    replace_table("audit.md", "false alarms", text)
+    replace_table("results.md", "false alarms", text)
 
 
 if __name__ == "__main__":

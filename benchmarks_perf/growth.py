@@ -6,7 +6,7 @@ machine moves an exponent by a tenth.
 
     python benchmarks_perf/growth.py                         two minutes of CPU
     python benchmarks_perf/growth.py --verbs summarize store --steps 4
-    python benchmarks_perf/growth.py --write                 and puts the rows into the table of docs/scale.md
+    python benchmarks_perf/growth.py --write                 and puts the rows into the table of docs/results.md
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 BEGIN, END = "<!-- growth: made by benchmarks_perf/growth.py -->", "<!-- growth: end -->"
 LABELS = ("side", "fold", "kind")
 BATCH = 64
@@ -216,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS))
     parser.add_argument("--steps", type=int, default=3, help="sizes, each four times the one before")
-    parser.add_argument("--write", action="store_true", help="put the rows into the table of docs/scale.md")
+    parser.add_argument("--write", action="store_true", help="put the rows into the table of docs/results.md")
     chosen = parser.parse_args()
     lines = ["| verb | sizes | CPU seconds | exponent | MiB | exponent | files |", "|---|---|---|---|---|---|---|"]
     print(*lines, sep="\n")

@@ -1,4 +1,4 @@
-"""Experiments of docs/unlearn.md: tuned methods on invented hospitals, and where their results lie.
+"""Experiments of docs/results.md: tuned methods on invented hospitals, and where their results lie.
 
 python benchmarks_perf/hospitals.py OUT [--seeds 0,1,2] [--splits random_10,...] [--size many|wide|lume|vision]
 

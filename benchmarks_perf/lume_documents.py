@@ -1,4 +1,4 @@
-"""Sizes and variety of LUME's documents, released and built anew: the numbers of docs/papers.md that need no model.
+"""Sizes and variety of LUME's documents, released and built anew: numbers of docs/results.md without a model.
 
 Variety is the share of distinct word triples of a task's texts; the closest pair is the largest overlap (Jaccard)
 of the word triples of two of its texts.

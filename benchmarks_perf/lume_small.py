@@ -1,4 +1,4 @@
-"""LUME's small experiment with several training seeds, and the tables of docs/papers.md that come out of it.
+"""LUME's small experiment with several training seeds, and the tables of docs/results.md that come out of it.
 
 Every seed runs examples/lume-small.yaml on the same documents, but for the evaluations after every epoch, which the
 tables have no place for. What is done is not done again, so the script may be stopped and given again. It ends with

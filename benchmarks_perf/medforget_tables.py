@@ -1,4 +1,4 @@
-"""Tables of docs/papers.md from the report of the sweep on drawn X-rays.
+"""Tables of docs/results.md from the report of the sweep on drawn X-rays.
 
 medunlearn sweep examples/medforget-tiny-vision.yaml
 python benchmarks_perf/medforget_tables.py runs/medforget-tiny-vision/report/report.json
@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from page_tables import markdown, replace_table
 
-PAGE = "papers.md"
+PAGE = "results.md"
 TASKS = ("rouge_l", "classification", "cloze")
 SETS = {"forget": "forget", "rephrased": "rephrase", "retain": "retain", "retain minus forget": "gap"}
 """Head of a column -> its set in the report."""

@@ -55,7 +55,7 @@ def main() -> None:
             for method in METHODS
         ]
     )
-    replace_table("unlearn.md", "costs", table)
+    replace_table("results.md", "costs", table)
     print(table)
 
 

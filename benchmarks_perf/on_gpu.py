@@ -9,7 +9,7 @@ invented: nothing is downloaded.
     python benchmarks_perf/on_gpu.py --parts equality llama3-8b --out results
     python benchmarks_perf/on_gpu.py --read first/on_gpu.json second/on_gpu.json --out results --write
 
---read runs nothing: it puts the results of calls on one machine together and prints the tables of docs/gpu.md;
+--read runs nothing: it puts the results of calls on one machine together and prints the tables of docs/results.md;
 --out stores the results, and --write puts the tables into the page. Those of the page:
 
     python benchmarks_perf/on_gpu.py --read benchmarks_perf/results/on_gpu.json --write
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tiny", action="store_true", help="tiny shapes in place of the large ones")
     parser.add_argument("--parts", nargs="+", default=[], help="beginnings of names of parts; all by default")
     parser.add_argument("--read", nargs="+", type=Path, default=[], help="results of earlier calls")
-    parser.add_argument("--write", action="store_true", help="with --read: write the tables into docs/gpu.md")
+    parser.add_argument("--write", action="store_true", help="with --read: write the tables into docs/results.md")
     chosen = parser.parse_args(arguments)
     if chosen.read:
         show_results(chosen.read, chosen.out, into_page=chosen.write)

@@ -1,4 +1,4 @@
-"""Tables of docs/gpu.md from results of on_gpu.py, of one call or of several on one machine."""
+"""Tables of docs/results.md from results of on_gpu.py, of one call or of several on one machine."""
 
 from __future__ import annotations
 
@@ -199,10 +199,10 @@ def show(tables: Tables) -> Iterator[tuple[str, str]]:
 
 
 def write(tables: Tables, docs: Path = DOCS) -> None:
-    """Put the tables into docs/gpu.md."""
+    """Put the tables into docs/results.md."""
     shown = dict(show(tables))
     for name in PAGE_TABLES:
-        replace_table("gpu.md", name, shown.get(name, "Nothing."), docs)
+        replace_table("results.md", name, shown.get(name, "Nothing."), docs)
 
 
 def number(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""GPU-hours of AMNESIA at the paper's size by the plan, for docs/scale.md; and the CPU time of plans.
+"""GPU-hours of AMNESIA at the paper's size by the plan, for docs/results.md; and the CPU time of plans.
 
 python benchmarks_perf/plan_budget.py --device H100 --cells 52
 python benchmarks_perf/plan_budget.py --speed                    a sweep of 26 models; a request among 20,000 notes
@@ -31,7 +31,7 @@ MODELS = {
 
 
 def hours(device: str, cells: int) -> None:
-    """Print the table of docs/scale.md."""
+    """Print the table of docs/results.md."""
     cost = foresee(plan(merged(EXAMPLES / "amnesia-llama3-8b.yaml", {"device_name": device}))).cost
     print(f"| cells | number | {device}-hours a cell | of all | memory | disk |\n|---|---|---|---|---|---|")
     each = dict[str, float]()

@@ -5,7 +5,7 @@
 The model is SmolLM2-135M-Instruct (`--model smollm2`; `--model tiny` tries the script in minutes). Each part trains
 a target on its texts until it knows them, and the same model without the forget set; each road then unlearns with
 every method. OUT keeps all stages, so that a second call goes on; ``--read`` only prints the table, ``--write``
-puts it into docs/pretrained.md. Open-i's reports are read from ../shared/data and are not redistributed: only
+puts it into docs/results.md. Open-i's reports are read from ../shared/data and are not redistributed: only
 numbers come out.
 """
 
@@ -154,7 +154,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--read", action="store_true", help="only print the tables")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/pretrained.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/results.md")
     own = parser.parse_args(words)
     studies = [
         Study(part, own.out / f"{part}-{seed}", seed, own.model, own.patients)
@@ -170,7 +170,7 @@ def main(words: Sequence[str] | None = None) -> None:
     shown = markdown([{key: text_of(value) for key, value in row.items()} for row in rows])
     print(shown)
     if own.write:
-        replace_table("pretrained.md", "pretrained", shown)
+        replace_table("results.md", "pretrained", shown)
 
 
 def text_of(value: Any) -> str:

@@ -5,7 +5,7 @@ python benchmarks_perf/ranks.py [--lume FOLDER]
 The first table has branches of one prompt beside a padded batch of whole sequences for each fact, scored as far
 behind the fact as evaluations do, and to the end of the answer. The second, with the released LUME files, has the
 facts that a model with random weights ranks first, with tokenizers fitted on these documents, on words that two of
-all documents share, and on other texts. Both are written into docs/measure.md. Four minutes of CPU.
+all documents share, and on other texts. Both are written into docs/results.md. Four minutes of CPU.
 """
 
 from __future__ import annotations
@@ -195,11 +195,11 @@ def main() -> None:
             "their equal ranks": f"{same[1]} of {facts}",
         }
         table.append(row)
-    replace_table("measure.md", "branches", markdown(table))
+    replace_table("results.md", "branches", markdown(table))
     print(markdown(table))
     if chosen.lume is not None:
         text = markdown([*random_weights(chosen.lume, chosen.documents)])
-        replace_table("measure.md", "random weights", text)
+        replace_table("results.md", "random weights", text)
         print(text)
 
 

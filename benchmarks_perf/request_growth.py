@@ -6,7 +6,7 @@
 it reads them, makes probes, saves both, and draws the values that facts are ranked among. Each size has a process
 of its own, measured without its imports. Each cell is also a SHA-256 of what is asked and of the facts that are
 ranked, so that two versions of the program can be compared. An exponent is that of the last two sizes; 1 is linear.
-``--write`` puts the tables, and that of rotations over earlier patients, into docs/forget.md.
+``--write`` puts the tables, and that of rotations over earlier patients, into docs/results.md.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--notes", type=int, nargs="+", default=[1600, 6400, 25_600, 102_400])
     parser.add_argument("--one", nargs=2, metavar=("NOTES", "STEP"), help="measure one cell in this process")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/forget.md")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
     own = parser.parse_args()
     if own.one:
         print(json.dumps(measured(own.out, int(own.one[0]), own.one[1])))
@@ -128,7 +128,7 @@ def main() -> None:
         text = markdown([*table])
         print(text)
         if own.write:
-            replace_table("forget.md", name, text)
+            replace_table("results.md", name, text)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ that the true one is likelier than, over those patients' facts, beside two kinds
 and date drawn around its value by itself, or whole sets from other patients' notes (request/invented_patients.py).
 ``said``: share of their note's values that the model says after its beginning. Hospital notes are of the
 invented hospital, with other measurements for each disease; ward notes have the same ones for everybody.
-``--write`` puts the table into docs/forget.md.
+``--write`` puts the table into docs/results.md.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main() -> None:
             print(markdown(lines(form, by_kind)), flush=True)
         table += lines(form, by_kind)
     if arguments.write:
-        replace_table("forget.md", "strangers", markdown(table))
+        replace_table("results.md", "strangers", markdown(table))
 
 
 def write_notes(folder: Path, form: str, seed: int, patients: int, unseen: int) -> None:

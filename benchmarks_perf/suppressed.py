@@ -1,4 +1,4 @@
-"""Suppressed is not forgotten: tables and figure of docs/unlearn.md, from the experiments of hospitals.py.
+"""Suppressed is not forgotten: tables and figure of docs/results.md, from the experiments of hospitals.py.
 
 python benchmarks_perf/suppressed.py OUT
 
@@ -322,7 +322,7 @@ def main() -> None:
         "vision": vision_rows(out),
     }
     for name, table in tables.items():
-        replace_table("unlearn.md", name, markdown(table))
+        replace_table("results.md", name, markdown(table))
         print(f"{name}\n{markdown(table)}\n")
     levels = {label: level_of(own[TABLES["methods"][0]]) for label, own in models.items()}
     FIGURE.write_text(figure(dict(sorted(levels.items(), key=lambda entry: entry[1]))))

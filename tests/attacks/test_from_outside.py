@@ -85,7 +85,7 @@ def test_attack_and_report(here: Path) -> None:
 
 
 def test_the_attack_of_the_page(here: Path) -> None:
-    (source,) = Page.read("measure.md", "An attack of your own").blocks("python")
+    (source,) = Page.read("attacks.md", "An attack of your own").blocks("python")
     (here / "noise_of_page.py").write_text(source)
     words = ("--attacks=noise_of_page:Noise", "--noise.scales=[0.5]", *few("noise"), "--json")
     (noise,) = json.loads(attack(*words).stdout)["recovery"].values()

@@ -20,7 +20,7 @@ from medunlearn.data.images import read_image
 from medunlearn.synthetic.mimic_layout import write_mimic_layout
 
 Medunlearn = Callable[..., Any]
-PAGE = Page.read("papers.md", "MedForget build")
+PAGE = Page.read("papers/medforget.md", "MedForget build")
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi"
 SIZE = ("--institutions", 2, "--studies", 2)
 TINY = (*SIZE, "--image-size=48")
@@ -260,7 +260,7 @@ def test_the_python_of_the_page_runs() -> None:
 def test_every_setting_of_the_page_is_one() -> None:
     from medunlearn.papers.medforget.settings import MedforgetSettings
 
-    named = Page.read("papers.md", "MedForget build", "MedForget questions", "MedForget splits").flags
+    named = Page.read("papers/medforget.md", "MedForget build", "MedForget questions", "MedForget splits").flags
     assert named <= set(MedforgetSettings.model_fields) | {"split", "llm", "llm.model", "allow_remote_llm"}
 
 
@@ -298,7 +298,7 @@ def test_the_real_open_i_gives_64_composed_patients(medunlearn: Medunlearn, tmp_
     assert all("___" not in question.answer for question in bench.questions if question.kind == "cloze")
 
 
-VISION = Page.read("papers.md", "Vision-language models")
+VISION = Page.read("papers/medforget.md", "Vision-language models")
 SMALL_VISION = {
     "build": ["--synthetic=4", "--studies", "1", "--rephrase=none", "--image-size=32"],
     "train": ["--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32"],

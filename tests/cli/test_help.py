@@ -18,17 +18,33 @@ from medunlearn.cli.verbs import GROUPS, MOVED, verbs
 from medunlearn.metrics import metric_targets
 
 METHODS = (
+    "adaptive_rmu",
     "altpo",
+    "ceu",
     "chip",
     "counterfactual",
+    "dpo",
     "ga",
     "graddiff",
+    "gru",
+    "idk_dpo",
+    "idk_nll",
+    "jensun",
     "kl_min",
     "manu",
+    "memorize",
+    "merge",
     "ngdiff",
     "npo",
+    "npo_sam",
+    "pdu",
+    "redirect",
+    "repselect",
     "rmu",
+    "satimp",
     "simnpo",
+    "undial",
+    "wga",
 )
 TORCH = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
 HEAVY = ("torch", "pandas", "httpx", "transformers", "nltk", "cyclonedx", "rich")
@@ -218,7 +234,12 @@ def listed(medunlearn: Callable[..., Any], what: str) -> dict[str, Any]:
 def test_list_methods(medunlearn: Callable[..., Any]) -> None:
     rows = listed(medunlearn, "methods")
     assert tuple(rows) == METHODS
-    assert {name for name, row in rows.items() if row["kind"] == "edit"} == {"chip", "manu"}
+    assert {name for name, row in rows.items() if row["kind"] == "edit"} == {"chip", "manu", "merge"}
+    needs = {name: (row["reference"], row["answers"], row["cost"], row["memory"]) for name, row in rows.items()}
+    assert needs["ga"] == ("", "", "1", "0")
+    assert needs["npo_sam"] == ("forget", "", "4 to 4.3", "1 to 2")
+    assert needs["idk_dpo"] == ("forget, alternatives", "8 of refusal", "3 to 3.7", "0 to 1")
+    assert needs["repselect"] == ("", "", "1", "1")
     assert "beta=0.1" in rows["npo"]["settings"]
     assert rows["rmu"]["settings"].startswith(
         "variant=openunlearning (or wmdp), layer=7 (at least 0), coefficient=2.0 (at least 0)"
@@ -263,7 +284,7 @@ def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
     assert all("higher = more likely a member" in row["what"] for row in rows.values())
 
 
-@pytest.mark.parametrize("what", ["sources", "papers", "tasks", "presets"])
+@pytest.mark.parametrize("what", ["sources", "papers", "tasks", "presets", "parts"])
 def test_other_lists(medunlearn: Callable[..., Any], what: str) -> None:
     assert all(row["what"] for row in listed(medunlearn, what).values())
 

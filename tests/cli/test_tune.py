@@ -18,7 +18,7 @@ from medunlearn.input_files import parse_yaml
 pytest.importorskip("optuna")
 Medunlearn = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
-PAGE = Page.read("scale.md", "Tune methods alike")
+PAGE = Page.read("tune.md", "Tune methods alike")
 EXAMPLE = ROOT / "examples" / "tune-small.yaml"
 SMALL = (
     "--benchmark.synthetic=20",

@@ -17,7 +17,7 @@ from medunlearn.request.holders.holder_log import How
 from medunlearn.request.holders.traces import Trace
 
 Medunlearn = Callable[..., Any]
-PAGE = Page.read("forget.md", "Find every file that holds a patient")
+PAGE = Page.read("patient-files.md", "Find every file that holds a patient")
 
 
 def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:

@@ -71,10 +71,27 @@ def test_any_table_reader_can_open_it(benchmark: Benchmark, tmp_path: Path) -> N
 def test_the_card_is_a_dataset_card(benchmark: Benchmark, tmp_path: Path) -> None:
     benchmark.save(tmp_path)
     _, head, body = (tmp_path / "README.md").read_text().split("---\n", 2)
-    assert yaml.safe_load(head)["license"] == "apache-2.0"
+    head = yaml.safe_load(head)
+    assert (head["license"], head["size_categories"]) == ("apache-2.0", ["n<1K"])
     assert "| `one` | patient | 1 | 2 |" in body  # p4 is of the holdout fold
     assert "Licence: apache-2.0." in body
     assert "Text of" not in body
+
+
+@pytest.mark.parametrize(
+    ("licence", "head"),
+    [
+        ("CC BY-NC-SA 4.0", {"license": "cc-by-nc-sa-4.0"}),
+        ("", {"license": "unknown"}),
+        ("PhysioNet 1.5.0", {"license": "other", "license_name": "physionet-1.5.0"}),
+    ],
+)
+def test_licences_are_those_of_the_hub(
+    changed: Callable[..., Benchmark], tmp_path: Path, licence: str, head: dict[str, str]
+) -> None:
+    changed(licence=licence).save(tmp_path)
+    keys = yaml.safe_load((tmp_path / "README.md").read_text().split("---\n", 2)[1])
+    assert {key: value for key, value in keys.items() if key.startswith("license")} == head
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pages import Page, run_line
 from medunlearn.config import AdoptSettings
 from medunlearn.results.runs import Run
 
-PAGE = Page.read("forget.md", "Adopt a model")
+PAGE = Page.read("adopt.md", "Adopt a model")
 SMALL = {
     "train": ["--epochs=1", "--train-on=records", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],

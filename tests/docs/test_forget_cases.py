@@ -17,7 +17,9 @@ from medunlearn.request.case.ledger import LedgerEntry, append_request
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.request.case.signing_keys import read_private_key
 
-PAGE = Page.read("forget.md", "Keys", "Check a case", "Delete the files that hold a patient")
+PAGE = Page.read("case.md", "Keys", "Check a case") + Page.read(
+    "patient-files.md", "Delete the files that hold a patient"
+)
 SMALL = "--model tiny --epochs 1 --tiny-width 16 --tiny-layers 1 --precision fp32"
 
 

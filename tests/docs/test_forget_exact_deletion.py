@@ -11,7 +11,7 @@ from medunlearn.errors import InputError
 from medunlearn.request.exact_deletion import delete_exactly, training_benchmark
 from medunlearn.results.runs import Run
 
-PAGE = Page.read("forget.md", "Exact deletion")
+PAGE = Page.read("exact.md", "Exact deletion")
 SMALL = ["--epochs=1", "--train-on=records", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"]
 
 

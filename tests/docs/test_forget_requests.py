@@ -24,14 +24,13 @@ PAGE = Page.read(
     "One request",
     "What happens",
     "What auto tries",
-    "How the verdict comes about",
     "What to do next",
     "Answer the patient",
     "Chat models, adapters, and a model to compare with",
     "The next request",
     "Going back, and what to destroy",
     "How long it takes",
-)
+) + Page.read("verdict.md", "How the verdict comes about")
 SMALL = {
     "train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"),
     "forget": (
@@ -107,4 +106,4 @@ def test_numbers_of_the_page_are_those_of_the_code() -> None:
 
 def test_flags_of_the_page_exist() -> None:
     no_settings = {"all", "json", "language", "out", "plan", "public_key", "yes"}
-    assert {flag.partition(".")[0] for flag in PAGE.flags} - {*ForgetSettings.model_fields} == no_settings
+    assert {flag.partition(".")[0] for flag in PAGE.flags} - {*ForgetSettings.model_fields} <= no_settings

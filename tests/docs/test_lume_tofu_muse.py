@@ -15,7 +15,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.paper import installed_papers
 from medunlearn.registry import load
 
-LUME = Page.read("papers.md", "LUME benchmark", "LUME experiment", "LUME findings")
+LUME = Page.read("papers/lume.md", "LUME benchmark", "LUME experiment", "LUME findings")
+PUBLISHED = Page.read("papers/tofu.md", "TOFU") + Page.read("papers/muse.md", "MUSE")
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = {
     "medunlearn train": ("--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32"),
@@ -77,7 +78,7 @@ def test_the_page_on_tofu_and_muse_runs(here: Path) -> None:
         write_lines(
             here / "muse-files" / "knowmem" / f"{side}_qa.json", [{"question": f"{side} 1?", "answer": "A bridge"}]
         )
-    said = "".join(run(line) for line in Page.read("benchmarks.md", "TOFU", "MUSE").commands)
+    said = "".join(run(line) for line in PUBLISHED.commands)
     assert "forget quality" in said
     assert "rouge_l_f" in said
     assert "Privacy leakage" in said
@@ -91,7 +92,7 @@ def test_every_setting_of_the_pages_is_one() -> None:
 
     for model in (LumeNewSettings, TrainSettings, EvaluateSettings, ExperimentSettings):
         known |= set(model.model_fields)
-    for page in (LUME, Page.read("benchmarks.md", "TOFU", "MUSE")):
+    for page in (LUME, PUBLISHED):
         assert (
             not {name for name in page.flags if "." not in name} - known - {"review", "benchmark"}
         )  # flags of the verbs

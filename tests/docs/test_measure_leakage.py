@@ -13,7 +13,7 @@ from pages import Page, run_line
 
 from medunlearn.metrics.leakage.extractors import Offline
 
-PAGE = Page.read("measure.md", "Leakage score")
+PAGE = Page.read("leakage.md", "Leakage score")
 START = (
     "medunlearn build amnesia --synthetic 20 --out bench/",
     "medunlearn train bench/ --model tiny --out runs/target --epochs 1 --tiny-width 32 --tiny-layers 2",

@@ -14,7 +14,7 @@ from medunlearn.data.fact_ranks import AFTER
 from medunlearn.data.measurements import ENOUGH
 from medunlearn.data.value_draws import SPREAD
 
-PAGE = Page.read("measure.md", "Ranks of facts")
+PAGE = Page.read("ranks.md", "Ranks of facts")
 START = (
     "medunlearn build amnesia --synthetic 20 --out bench/",
     "medunlearn train bench/ --model tiny --out runs/target --epochs 1 --tiny-width 32 --tiny-layers 2",

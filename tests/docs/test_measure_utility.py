@@ -13,7 +13,7 @@ from pages import Page, run_line
 
 from medunlearn.config import UtilitySettings
 
-PAGE = Page.read("measure.md", "General utility")
+PAGE = Page.read("utility.md", "General utility")
 SMALL = {
     "train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"),
     "unlearn": ("--epochs=1", "--precision=fp32", "--evaluate.max-new-tokens=4", "--evaluate.replicates=20"),

@@ -204,10 +204,10 @@ def test_a_difference_beyond_its_bound_is_shown(tmp_path: Path) -> None:
 
 def test_the_page_has_the_tables_of_the_stored_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored = Path(on_gpu.__file__).parent / "results" / "on_gpu.json"
-    page = tmp_path / "gpu.md"
-    page.write_text((DOCS / "gpu.md").read_text())
+    page = tmp_path / "results.md"
+    page.write_text((DOCS / "results.md").read_text())
     on_gpu_tables.write(on_gpu_tables.read([stored]), tmp_path)
-    assert page.read_text() == (DOCS / "gpu.md").read_text()
+    assert page.read_text() == (DOCS / "results.md").read_text()
     # What is stored again is the same.
     on_gpu.main(["--read", str(stored), "--out", str(tmp_path)])
     assert (tmp_path / "on_gpu.json").read_text() == stored.read_text()

@@ -41,7 +41,7 @@ def test_scripts_write_into_pages_that_have_their_markers() -> None:
         source = script.read_text()
         for page, name in re.findall(r'replace_table\("([\w.]+)", "([^"]+)"', source):
             assert f"<!-- {name} -->" in (DOCS / page).read_text(), f"{script.name}: {page} has no table {name!r}"
-        for page in re.findall(r'"(\w+\.md)"|docs/(\w+\.md)', source):
+        for page in re.findall(r'"(\w+\.md)"|docs/([\w/-]+\.md)', source):
             assert (DOCS / "".join(page)).exists() or "report" in page[0], f"{script.name} names {page}"
 
 

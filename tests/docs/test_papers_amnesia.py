@@ -20,7 +20,7 @@ from medunlearn.study.experiment import plan
 from medunlearn.study.presets import presets
 
 ROOT = Path(__file__).parents[2]
-PAGE = Page.read("papers.md", "What holds for all", "AMNESIA benchmark", "AMNESIA training")
+PAGE = Page.read("papers/amnesia.md", "AMNESIA benchmark", "AMNESIA training")
 SMALL = ("--tiny-width=32", "--tiny-layers=2", "--pretrain-epochs=1", "--precision=fp32")
 
 
@@ -46,7 +46,7 @@ def test_every_preset_and_setting_that_the_page_names_is_one() -> None:
     table = PAGE.text.partition("| setting |")[2].partition("The paper gives no learning rate")[0]
     named = set(re.findall(r"`(\w+)`", table)) - {"layers"}
     assert {"batch_size", "pack_records", "long_notes"} <= named <= settings
-    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
     assert all(f"`{name}`" in PAGE.text for name in presets() if name.startswith("amnesia-"))
     assert [
         name

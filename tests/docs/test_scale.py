@@ -14,7 +14,7 @@ from pages import Page, run_line
 
 from medunlearn.results.runs import Run
 
-PAGE = Page.read("scale.md", "Several processes", "Less memory")
+PAGE = Page.read("hardware.md", "Several processes", "Less memory")
 SMALL = {
     "train": ["--epochs=1", "--train-on=records", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],

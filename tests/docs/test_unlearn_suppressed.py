@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pages import Page, run_line
 
-PAGE = Page.read("unlearn.md", "Look for yourself")
+PAGE = Page.read("suppressed.md", "Look for yourself")
 SMALL = {
     "train": "--epochs 1 --tiny-width 32 --tiny-layers 2",
     "unlearn": "--epochs 1",

@@ -12,7 +12,7 @@ import pytest
 from fake_server import FakeServer
 from pages import Page, run_line
 
-PAGE = Page.read("servers.md", "Judging")
+PAGE = Page.read("judging.md", "Judging")
 
 
 def answer(body: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor
 from training_runs import Row, copied, equal, stop_at, without_seconds
 
 from medunlearn.methods import ALTERNATIVES, make_method
+from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.batches import collate
 from medunlearn.models.layouts import make_batch
 from medunlearn.models.reference import Reference
@@ -24,12 +25,18 @@ from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.precompute import CachePlan
+from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.views import ModelView, Totals
 
 CPU = torch.device("cpu")
 ARGUMENTS: dict[str, dict[str, float]] = {
     "altpo": {"alternatives": 2, "beta": 0.3, "alpha": 1.3},
     "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3, "whole_values": True, "hold": 0.4},
+    "dpo": {"alternatives": 2, "beta": 0.4, "gamma": 0.7, "alpha": 1.3},
+    "idk_dpo": {"alternatives": 2, "beta": 0.4, "gamma": 0.7, "alpha": 1.3},
+    "idk_nll": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
+    "jensun": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
+    "redirect": {"alternatives": 2, "layer": 1, "coefficient": 1.5, "alpha": 1.3, "trains": "through"},
 }
 CAP = -5.0
 
@@ -68,12 +75,73 @@ def log_probs(model: Any, sequence: TokenSequence) -> Tensor:
 
 
 def plain_altpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
-    beta, each = 0.3, []
+    return preferred(model, before, step, beta=0.3)
+
+
+def plain_dpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    return preferred(model, before, step, beta=0.4, gamma=0.7)
+
+
+def preferred(
+    model: Any, before: Any, step: Mapping[str, Any], *, beta: float, gamma: float = 1.0
+) -> dict[str, Tensor]:
+    each = []
     for true, other in zip(step["forget"], step["alternatives"], strict=True):
         ratios = [torch.exp(log_probs(model, s).sum() - log_probs(before, s).sum()) for s in (other, true)]
         each.append(-2 / beta * torch.log(torch.sigmoid(beta * torch.log(ratios[0] / ratios[1]))))
-    retain = -torch.cat([log_probs(model, s) for s in step["retain"]]).mean()
-    return {"forget": torch.stack(each).mean(), "retain": 1.3 * retain}
+    return {"forget": gamma * torch.stack(each).mean(), "retain": 1.3 * likelihood(model, step["retain"])}
+
+
+def likelihood(model: Any, sequences: list[TokenSequence]) -> Tensor:
+    return -torch.cat([log_probs(model, s) for s in sequences]).mean()
+
+
+def plain_idk_nll(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {
+        "alternatives": 0.7 * likelihood(model, step["alternatives"]),
+        "retain": 1.3 * likelihood(model, step["retain"]),
+    }
+
+
+def plain_jensun(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Both divergences from whole distributions: to a one-hot vector, and to the model before."""
+    to_refusals, to_before = [], []
+    for s in step["alternatives"]:
+        now = answer_log_probs(model, s)
+        goal = torch.nn.functional.one_hot(torch.tensor(s.ids[s.scored_from :]), now.shape[1]).to(now.dtype)
+        to_refusals.append(jensen_shannon(now.exp(), goal))
+    for s in step["retain"]:
+        to_before.append(jensen_shannon(answer_log_probs(model, s).exp(), answer_log_probs(before, s).exp()))
+    return {"alternatives": 0.7 * torch.cat(to_refusals).mean(), "retain_js": 1.3 * torch.cat(to_before).mean()}
+
+
+def plain_redirect(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
+    forgotten = []
+    for own, other in zip(step["forget"], step["alternatives"], strict=True):
+        away = states(before, other).mean(0) - states(before, own).mean(0)
+        forgotten.append(states(model, own) - (states(before, own) + 1.5 * away))
+    drift = torch.cat([states(model, s) - states(before, s) for s in step["retain"]])
+    return {"forget": (torch.cat(forgotten) ** 2).mean(), "retain": 1.3 * (drift**2).mean()}
+
+
+def states(model: Any, s: TokenSequence) -> Tensor:
+    """Output of layer 1 at the positions that predict the answer, [tokens, width]."""
+    hidden: Tensor = model(
+        input_ids=torch.tensor([s.ids]), use_cache=False, output_hidden_states=True
+    ).hidden_states[2]
+    return hidden[0, s.scored_from - 1 : -1]
+
+
+def answer_log_probs(model: Any, s: TokenSequence) -> Tensor:
+    logits = model(input_ids=torch.tensor([s.ids]), use_cache=False).logits[0, s.scored_from - 1 : -1]
+    return logits.log_softmax(1)  # type: ignore[no-any-return]
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    middle = ((p + q) / 2).log()
+    # What has no probability adds nothing.
+    parts = [0.5 * (each * (each.clamp_min(1e-300).log() - middle)).sum(1) for each in (p, q)]
+    return parts[0] + parts[1]
 
 
 def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -97,6 +165,11 @@ def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> di
 PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
     "altpo": plain_altpo,
     "counterfactual": plain_counterfactual,
+    "dpo": plain_dpo,
+    "idk_dpo": plain_dpo,
+    "idk_nll": plain_idk_nll,
+    "jensun": plain_jensun,
+    "redirect": plain_redirect,
 }
 
 
@@ -163,7 +236,8 @@ def test_a_run_that_is_cut_off_goes_on_as_if_it_had_not(
     plan = replace(plan, batch_size=4, epochs=2)
 
     def run(folder: Path | None, stop: int | None = None) -> tuple[list[Row], dict[str, Tensor]]:
-        model, objective = exact_tiny().model, Unlearning(make_method(name, ARGUMENTS[name]))
+        method = make_method(name, ARGUMENTS[name])
+        model, objective = choose_trainable(exact_tiny().model, default_trainable(method)), Unlearning(method)
         cache_plan = CachePlan(model, 2, objective, plan, 2, budget)
         reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
         settings = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)

@@ -25,11 +25,18 @@ from medunlearn.training.views import ModelView, Totals
 CPU = torch.device("cpu")
 LAYER = 1
 ARGUMENTS: dict[str, dict[str, float]] = {
+    "adaptive_rmu": {"layer": LAYER, "coefficient": 3.0, "alpha": 1.3, "seed": 5},
+    "memorize": {},
+    "ceu": {"gamma": 0.7, "alpha": 1.3},
     "ga": {},
     "graddiff": {"gamma": 0.7, "alpha": 1.3},
     "kl_min": {"gamma": 0.7, "alpha": 1.3},
     "ngdiff": {},
+    "pdu": {"gamma": 0.7, "alpha": 1.3},
     "npo": {"beta": 0.3, "alpha": 1.3},
+    "satimp": {"beta": 3.0, "beta2": 2.0, "gamma": 0.7, "alpha": 1.3},
+    "undial": {"beta": 2.0, "gamma": 0.7, "alpha": 1.3},
+    "wga": {"beta": 1.5, "gamma": 0.7, "alpha": 1.3},
     "simnpo": {"beta": 0.5, "delta": 0.4, "gamma": 0.5, "alpha": 1.3},
     "rmu": {"layer": LAYER, "coefficient": 3.0, "alpha": 1.3, "seed": 5},
 }
@@ -118,6 +125,54 @@ def plain_simnpo_with_the_margin_inside(model: Any, before: Any, forget: Any, re
     return {"forget": 0.5 * preference, "retain": 1.3 * likelihood(model, retain)}
 
 
+def plain_ceu(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return distilled(model, model, forget, retain, math.inf)
+
+
+def plain_undial(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return distilled(model, before, forget, retain, 2.0)
+
+
+def distilled(model: Any, teacher: Any, forget: Any, retain: Any, lowered: float) -> dict[str, Tensor]:
+    """Torch's own cross-entropy with soft labels, from the teacher's logits with the true token's lowered."""
+    each = []
+    for s in forget:
+        answer = torch.tensor(s.ids[s.scored_from :])
+        logits = answer_logits(teacher, s).detach()
+        logits[torch.arange(len(answer)), answer] -= lowered
+        each.append(torch.nn.functional.cross_entropy(answer_logits(model, s), logits.softmax(1), reduction="none"))
+    return {"forget": 0.7 * torch.cat(each).mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
+def plain_pdu(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {
+        **flattened(model, forget, retain),
+        "measured_excess": likelihood(model, retain).detach() - likelihood(before, retain),
+    }
+
+
+def plain_pdu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {**flattened(model, forget, retain), "measured_excess": likelihood(model, retain).detach()}
+
+
+def flattened(model: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    logits = torch.cat([answer_logits(model, s) for s in forget])
+    margin = (logits.amax(1) - logits.sum(1) / logits.shape[1]) ** 2
+    return {"forget": 0.7 * margin.mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
+def plain_wga(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    nlls = torch.cat([token_nlls(model, s) for s in forget])
+    weights = torch.exp(-nlls.detach()) ** 1.5
+    return {"forget": -0.7 * (weights * nlls).mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
+def plain_satimp(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    nlls = torch.cat([token_nlls(model, s) for s in forget])
+    p = torch.exp(-nlls.detach())
+    return {"forget": -0.7 * (p**3 * (1 - p) ** 2 * nlls).mean(), "retain": 1.3 * likelihood(model, retain)}
+
+
 def steering_vector(model: Any) -> Tensor:
     source = torch.Generator().manual_seed(stable_seed("rmu", 5))
     direction = torch.rand(model.config.hidden_size, generator=source)
@@ -132,6 +187,18 @@ def plain_rmu_of_wmdp(model: Any, before: Any, forget: Any, retain: Any) -> dict
         for each, members in ((model, forget), (model, retain), (before, retain))
     )
     return {"forget": mse(steered, target.expand_as(steered)), "retain": 1.3 * mse(now, then)}
+
+
+def plain_adaptive_rmu(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    mse = torch.nn.functional.mse_loss
+    steered, lengths = torch.cat([states(model, s) for s in forget]), torch.cat([states(before, s) for s in forget])
+    target = torch.linalg.vector_norm(lengths, dim=1)[:, None] * steering_vector(model)
+    retained = plain_rmu_of_wmdp(model, before, forget, retain)["retain"]
+    return {"forget": mse(steered, target), "retain": retained}
+
+
+def plain_memorize(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    return {"forget": likelihood(model, forget)}
 
 
 def plain_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
@@ -149,17 +216,35 @@ def plain_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: An
     }
 
 
+def plain_adaptive_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
+    each, retained = [], plain_rmu_of_openunlearning(model, before, forget, retain)["retain"]
+    for s in forget:
+        lengths = torch.linalg.vector_norm(states(before, s), dim=1)[:, None]
+        each.append(((states(model, s) - lengths * steering_vector(model)) ** 2).mean(1)[s.scored_from :])
+    counts = torch.tensor([[len(error)] for error in each])
+    return {"forget": (torch.stack([error.sum() for error in each]) / counts).mean(), "retain": retained}
+
+
 PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
+    "adaptive_rmu.openunlearning": plain_adaptive_rmu_of_openunlearning,
+    "adaptive_rmu.wmdp": plain_adaptive_rmu,
+    "memorize": plain_memorize,
+    "ceu": plain_ceu,
     "ga": plain_ga,
     "graddiff": plain_graddiff,
     "kl_min.answers": plain_kl_min,
     "kl_min.openunlearning": plain_kl_min_at_all_positions,
     "ngdiff": plain_ngdiff,
     "npo": plain_npo,
+    "pdu.target": plain_pdu,
+    "pdu.openunlearning": plain_pdu_of_openunlearning,
     "rmu.openunlearning": plain_rmu_of_openunlearning,
     "rmu.wmdp": plain_rmu_of_wmdp,
     "simnpo.paper": plain_simnpo,
+    "satimp": plain_satimp,
     "simnpo.openunlearning": plain_simnpo_with_the_margin_inside,
+    "undial": plain_undial,
+    "wga": plain_wga,
 }
 
 

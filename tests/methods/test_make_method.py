@@ -103,7 +103,10 @@ def test_every_number_of_ours_has_a_range() -> None:
         for field in fields(cls)
         if type(field.default) in (int, float)
     }
-    assert numbers - {(name, key) for name, cls in classes.items() for key in ranges_of(cls)} == {("rmu", "seed")}
+    assert numbers - {(name, key) for name, cls in classes.items() for key in ranges_of(cls)} == {
+        ("rmu", "seed"),
+        ("adaptive_rmu", "seed"),
+    }
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,8 @@ def test_a_direction_follows_the_run() -> None:
 
 
 def test_what_is_trained_by_default(tiny: Callable[[], Any]) -> None:
-    assert {name: default_trainable(make_method(name, {})) for name in METHODS if name != "rmu"} == dict.fromkeys(
-        METHODS.keys() - {"rmu"}, "all"
-    )
+    others = METHODS.keys() - {"rmu", "adaptive_rmu", "redirect"}
+    assert {default_trainable(make_method(name, {})) for name in others} == {"all"}
     model = tiny().model
     choose_trainable(model, default_trainable(make_method("rmu", {"layer": 1, "variant": "wmdp"})))
     assert list(trained(model)) == [f"model.layers.{layer}.mlp.down_proj.weight" for layer in (0, 1)]

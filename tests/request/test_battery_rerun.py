@@ -57,7 +57,7 @@ def test_a_model_in_which_the_patient_came_back_is_found_by_the_pages_command(
     for name, place in places.items():
         (tmp_path / name).symlink_to(place)
     monkeypatch.chdir(tmp_path)
-    (line,) = [line for line in Page.read("forget.md", "Check a case").commands if "--work" in line]
+    (line,) = [line for line in Page.read("case.md", "Check a case").commands if "--work" in line]
     result = CliRunner().invoke(app, [*shlex.split(line)[1:], "--json"])
     assert result.exit_code == 1, result.output
     checks = json.loads(result.stdout)["checks"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError
-from medunlearn.methods import ALTERNATIVES, make_method
+from medunlearn.data.refusals import TEXTS, is_refusal
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.methods import make_method
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.models.scoring import score_answers
@@ -21,7 +24,7 @@ from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.results.runs import Run
 from medunlearn.study import alternative_answers as module
 from medunlearn.study import trainer
-from medunlearn.study.alternative_answers import with_alternatives
+from medunlearn.study.alternative_answers import answers_inputs, with_alternatives
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.presets import train_settings, unlearn_settings
 from medunlearn.study.train import train
@@ -34,7 +37,7 @@ def settings(method: str, **values: Any) -> Any:
     return unlearn_settings({**fixed, **values}, tiny=True)
 
 
-@pytest.mark.parametrize("method", ALTERNATIVES)
+@pytest.mark.parametrize("method", ["altpo", "counterfactual", "jensun"])
 def test_a_run(hospital: Benchmark, target: Run, tmp_path: Path, method: str) -> None:
     run = unlearn(target, hospital, settings(method), tmp_path / "r", quiet=True)
     assert run.info.label == make_method(method, {}).title
@@ -213,9 +216,82 @@ def test_sequences_without_alternatives_are_left_out_and_that_is_said(
         with_alternatives(asked, unnamed, make_method("altpo", {}), language_model, rendering, **how)
 
 
+def test_refusals_are_ours_and_another_one_each_epoch(hospital: Benchmark, target: Run) -> None:
+    language_model, rendering = load_model(target.model, device="cpu"), target.rendering()
+    forget = training_sides(hospital, settings("idk_nll"), language_model, rendering)["forget"]
+    how: dict[str, Any] = {"title": "IdkNLL"}
+    method = make_method("idk_nll", {"alternatives": 14})
+    kept, partners = with_alternatives(forget, hospital, method, language_model, rendering, seed=0, **how)
+    assert kept == forget
+    for sequence in forget:
+        own = partners[sequence.key]
+        texts = [_text(language_model, one) for one in own]
+        assert set(texts) == set(TEXTS)
+        assert texts[12:] == texts[:2]
+        if not sequence.key.endswith("#0"):
+            assert all(one.prompt == sequence.prompt for one in own)
+    others = with_alternatives(forget, hospital, method, language_model, rendering, seed=1, **how)[1]
+    assert others != partners
+    assert all(map(is_refusal, TEXTS))
+
+
+def _text(language_model: Any, sequence: TokenSequence) -> str:
+    text: str = language_model.tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
+    return text.strip()
+
+
+def test_answers_of_a_file_are_learned_where_it_has_some(
+    hospital: Benchmark, target: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    language_model, rendering, file = (
+        load_model(target.model, device="cpu"),
+        target.rendering(),
+        tmp_path / "a.jsonl",
+    )
+    forget = training_sides(hospital, settings("dpo"), language_model, rendering)["forget"]
+    first, second = [one for one in forget if one.key in hospital.question][:2]
+    rows = [
+        {"question_id": first.key, "answer": "Nobody knows."},
+        {"question_id": first.key, "answer": "Ask the ward."},
+        {"question": hospital.question[second.key].question, "answer": "Unknown."},
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    method = make_method("dpo", {"answers": str(file), "alternatives": 2})
+    how: dict[str, Any] = {"title": "DPO", "seed": 0, "quiet": False}
+    _, partners = with_alternatives(forget, hospital, method, language_model, rendering, **how)
+    texts = {key: [_text(language_model, one) for one in own] for key, own in partners.items()}
+    assert texts[first.key] == ["Nobody knows.", "Ask the ward."]
+    assert texts[second.key] == ["Unknown."]
+    # A question that several records share, by its text.
+    assert {hospital.question[key].question for key in texts} == {
+        hospital.question[one.key].question for one in (first, second)
+    }
+    assert f"of {len(forget)} forget sequences have no alternative" in capsys.readouterr().err
+    digest = answers_inputs(method, "dpo")["answers"]
+    file.write_text(file.read_text() + "\n" + json.dumps(rows[0]))
+    assert answers_inputs(method, "dpo")["answers"] != digest
+    file.write_text('{"question": "Who?"}')
+    with pytest.raises(InputError, match=r"a\.jsonl:1.*question_id"):
+        answers_inputs(method, "dpo")
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"), [("dpo", "refusals"), ("jensun", "nowhere.jsonl"), ("capped", "refusal")]
+)
+def test_answers_that_are_not_there_are_refused_first(name: str, answers: str) -> None:
+    method = make_method("dpo", {"answers": answers})
+    if name == "capped":
+        method = SimpleNamespace(answers=answers, alternatives=2, capped=True, loss_with=lambda *views: {})
+    with pytest.raises(ConfigError, match=rf"{name}\.answers"):
+        answers_inputs(method, name)
+
+
 def test_the_estimate_counts_the_answers_and_the_third_side(hospital: Benchmark, target: Run) -> None:
     pricing = Pricing.of_run(target, hospital)
-    two, three = (pricing.unlearning(settings(method)) for method in ("graddiff", "counterfactual"))
+    two, three, refusals = (
+        pricing.unlearning(settings(method)) for method in ("graddiff", "counterfactual", "idk_dpo")
+    )
+    assert refusals.generated == 0
     assert three.generated > two.generated == 0
     assert three.tokens > 1.4 * two.tokens
     assert three.flops > 1.4 * two.flops

@@ -23,7 +23,7 @@ def make_variant(label: str, **arguments: Any) -> Any:
     """A method by its label in :data:`VARIANTS`; RMU steers layer 1, for models of three layers."""
     name, _, variant = label.partition(".")
     own = {"variant": variant} if variant else {}
-    return make_method(name, {**({"layer": 1} if name == "rmu" else {}), **own, **arguments})
+    return make_method(name, {**({"layer": 1} if "rmu" in name else {}), **own, **arguments})
 
 
 def gradients(model: Any, terms: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -31,14 +31,17 @@ class Page:
         assert set(headings) <= set(sections), f"docs/{name} has no section {set(headings) - set(sections)}"
         return Page("\n".join(part for heading, part in sections.items() if heading in headings))
 
+    def __add__(self, other: Page) -> Page:
+        return Page(f"{self.text}\n{other.text}")
+
     def blocks(self, language: str) -> list[str]:
         """Code blocks in a language."""
-        return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
+        return re.findall(rf"^ *```{language}\n(.*?)^ *```", self.text, re.DOTALL | re.MULTILINE)
 
     @property
     def commands(self) -> list[str]:
         """Lines of the ``bash`` blocks."""
-        return [line for block in self.blocks("bash") for line in block.splitlines() if line.strip()]
+        return [line.strip() for block in self.blocks("bash") for line in block.splitlines() if line.strip()]
 
     def quotes(self, row: str) -> list[str]:
         """What stands in quotation marks in the second cell of a table's row, named by its first cell."""

@@ -39,8 +39,9 @@ from medunlearn.training.turns import in_turns
 
 # Three steps an epoch, of 3, 3 and 1 sequences a side: the last has fewer micro-batches than processes.
 BATCH, FORGET, RETAIN, STEPS = 3, 7, 5, 3
-# GA and SimNPO read what GradDiff reads.
-OBJECTIVES = [*(name for name in LOSSES if name not in ("ga", "simnpo")), "next_token", "lora"]
+# The others read what one of these reads.
+OTHERS = ("ga", "simnpo", "ceu", "satimp", "wga", "memorize", "adaptive_rmu")
+OBJECTIVES = [*(name for name in LOSSES if name not in OTHERS), "next_token", "lora"]
 # Rank 1 has two of the three passes of a step of single sequences: its third pass is in the second step.
 CALL, STEP = 3, 2
 TRAINABLE = {"rmu": "layers:0-1", "lora": "lora:4"}

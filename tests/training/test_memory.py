@@ -23,7 +23,11 @@ from medunlearn.training.trainable import choose_trainable, gradient_checkpointi
 # RMU reaches the layers up to its own alone. How a loss reads the passes is one thing, which layers run again is
 # another: a loss of each kind of reading meets all three sets of layers, the others one.
 CASES = [
-    *((name, "all") for name in [*LOSSES, "next_token"] if name != "rmu"),
+    *(
+        (name, "all")
+        for name in [*LOSSES, "next_token"]
+        if name not in ("rmu", "adaptive_rmu", "ceu", "satimp", "wga", "memorize")
+    ),
     *((name, trainable) for name in ("npo", "kl_min", "ngdiff") for trainable in ("layers:0-1", "lora:4")),
     ("rmu", "layers:0-1"),
 ]

@@ -30,9 +30,12 @@ def plan(make_sequences: Make) -> Plan:
         ("graddiff", {"log_probs"}, set(), set()),
         ("simnpo", {"log_probs"}, set(), set()),
         ("npo", {"log_probs"}, {"log_probs"}, set()),
+        ("undial", {"final"}, {"final"}, None),
+        ("ceu", {"final"}, set(), None),
         ("kl_min", {"log_probs", "final"}, set(), {"final"}),
         ("kl_min.openunlearning", {"log_probs", "final@all"}, set(), {"final@all"}),
         ("rmu", {"hidden:1@answer"}, set(), {"hidden:1@answer"}),
+        ("adaptive_rmu", {"hidden:1@all"}, {"hidden:1@all"}, {"hidden:1@all"}),
         ("rmu.wmdp", {"hidden:1@all"}, set(), {"hidden:1@all"}),
     ],
 )

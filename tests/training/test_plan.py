@@ -201,3 +201,32 @@ def test_a_plan_may_stop_within_its_last_epoch() -> None:
     plan = Plan({"train": side("t", 5)}, 2, 2, 0, stop=4)
     assert plan.steps == 4
     assert [step for step in range(1, 5) if plan.ends_epoch(step)] == [3, 4]
+
+
+def test_chunks_are_forgotten_one_after_the_other(make_sequences: Any) -> None:
+    sides = {"forget": make_sequences(7, "f"), "retain": make_sequences(5, "r")}
+    plan = Plan(sides, 2, 3, 0, chunks=3, ratios={"retain": 4})
+    stream = [key for number in range(plan.steps) for key in keys(plan.step(number)["forget"])]
+    assert Counter(stream) == dict.fromkeys(keys(sides["forget"]), 3)
+    # Each chunk for its three epochs, before the next one begins.
+    chunks, start = [], 0
+    for size in (3, 2, 2):
+        own = stream[start : start + 3 * size]
+        laps = [own[lap * size : (lap + 1) * size] for lap in range(3)]
+        assert len({frozenset(lap) for lap in laps}) == 1
+        chunks.append(set(own))
+        start += 3 * size
+    assert sum(map(len, chunks)) == 7
+    # Four retained ones for each, drawn around and around.
+    retained = [plan.step(number)["retain"] for number in range(plan.steps)]
+    counts = [len(plan.step(number)["forget"]) for number in range(plan.steps)]
+    assert [len(own) for own in retained] == [4 * count for count in counts]
+    spread = Counter(key for own in retained for key in keys(own))
+    assert max(spread.values()) - min(spread.values()) <= 1
+    assert plan.draws("retain")[1] == 4 * 21
+    pieces = micro_batches(plan.step(0), 4)
+    assert [(len(piece["forget"]), len(piece["retain"])) for piece in pieces] == [(1, 4), (1, 4)]
+    whole = Plan(sides, 2, 3, 0)
+    assert [keys(Plan(sides, 2, 3, 0, chunks=1).step(n)["forget"]) for n in range(4)] == [
+        keys(whole.step(n)["forget"]) for n in range(4)
+    ]

@@ -23,10 +23,11 @@ def print_verbs(group: tuple[str, ...], commands: Sequence[str]) -> None:
     names = [(name, (*group, name)) for name in commands]
     rows = [(name, verb.summary if (verb := verb_of(key)) else GROUPS[key]) for name, key in names]
     console.print(_panel("Commands", rows))
-    more = "`--help` after a command lists its flags."
+    more = ["`--help` after a command lists its flags."]
     if not group:
-        more += ' Completion: eval "$(_MEDUNLEARN_COMPLETE=bash_source medunlearn)"'
-    console.print(Padding(more, (0, 1)), markup=False, highlight=False)
+        more += ["Completion in the shell:", '  eval "$(_MEDUNLEARN_COMPLETE=bash_source medunlearn)"']
+    for line in more:
+        console.print(f" {line}", markup=False, highlight=False)
 
 
 def print_help(verb: Verb, usage: str, arguments: Mapping[str, str], flags: Mapping[str, Flag]) -> None:
@@ -40,17 +41,25 @@ def print_help(verb: Verb, usage: str, arguments: Mapping[str, str], flags: Mapp
     console.print(example, markup=False, highlight=False, soft_wrap=True)
     if arguments:
         console.print(_panel("Arguments", [(name.upper(), text) for name, text in arguments.items()]))
-    first = [flags[key] for key in verb.first.split()]
-    groups: dict[str, list[Flag]] = {"Most used": first}
-    for key, flag in flags.items():
-        if flag not in first and key not in arguments:
-            common = key in ("device", "seed", "out")
-            groups.setdefault("Common" if common else flag.group, []).append(flag)
-    groups["Common"] = groups.pop("Common")
-    for title, members in groups.items():
+    for title, members in flag_groups(verb, arguments, flags).items():
         console.print(_panel(title, map(_row, members)))
     if verb.notes:
         console.print(Padding(verb.notes, (0, 1)), markup=False, highlight=False)
+
+
+def flag_groups(verb: Verb, arguments: Iterable[str], flags: Mapping[str, Flag]) -> dict[str, list[Flag]]:
+    """The flags of a command by the title of their panel: the most used first, those of every command last.
+
+    Args:
+        arguments: names of positional arguments, which are no flags.
+    """
+    first, places = [flags[key] for key in verb.first.split()], {*arguments}
+    groups: dict[str, list[Flag]] = {"Most used": first} if first else {}
+    for key, flag in flags.items():
+        if flag not in first and key not in places:
+            common = key in ("device", "seed", "out")
+            groups.setdefault("Common" if common else flag.group, []).append(flag)
+    return {**groups, "Common": groups.pop("Common", [])}
 
 
 def _head(usage: str, summary: str) -> Console:

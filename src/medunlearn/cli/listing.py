@@ -19,10 +19,33 @@ CORPUS = ("audit MODEL CORPUS", "medunlearn.sources.corpus")
 
 def _methods() -> Rows:
     from medunlearn.methods import METHODS, method_class
+    from medunlearn.study.cost.method_outputs import method_needs
 
     classes = {name: method_class(name) for name in sorted(names("methods", METHODS))}
     return [
-        {"name": name, "kind": getattr(cls, "kind", "loss"), "settings": _settings(cls), "what": _about(cls)}
+        {
+            "name": name,
+            "kind": getattr(cls, "kind", "loss"),
+            **method_needs(cls()),
+            "settings": _settings(cls),
+            "what": _about(cls),
+        }
+        for name, cls in classes.items()
+    ]
+
+
+def _parts() -> Rows:
+    """Parts that a method's name can have, as in ``npo+kl+sam``."""
+    from medunlearn.methods.composition import PARTS, SLOTS, part_class
+
+    classes = {name: part_class(name) for name in sorted(names("method_parts", dict(PARTS)))}
+    return [
+        {
+            "name": name,
+            "kind": SLOTS.get(getattr(cls, "slot", ""), ""),
+            "settings": _settings(cls),
+            "what": _about(cls),
+        }
         for name, cls in classes.items()
     ]
 
@@ -149,6 +172,7 @@ def _papers_of_all() -> list[Paper]:
 
 TABLES: Mapping[str, Callable[[], Rows]] = {
     "methods": _methods,
+    "parts": _parts,
     "measures": _measures,
     "attacks": _attacks,
     "benchmarks": _benchmarks,

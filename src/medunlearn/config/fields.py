@@ -64,7 +64,8 @@ def _group(model: type[Settings], key: str) -> str:
 
 
 def _flag(key: str, field: FieldInfo, group: str) -> Flag:
-    members = set(_members(field.annotation))
+    ordered = tuple(dict.fromkeys(_members(field.annotation)))  # a set has another order in each process
+    members = set(ordered)
     origins = {get_origin(member) or member for member in members}
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     switch = extra.get("flag") == "switch" or (bool in origins and origins <= {bool, dict, type(None)})
@@ -77,7 +78,7 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
         many=many,
         section=bool(origins & {dict, abc.Mapping}),
         group=group,
-        metavar="" if switch else _metavar(members),
+        metavar="" if switch else _metavar(ordered),
         default=default if isinstance(default, str) else _default_text(default),
         help=_with_range(field.description or "", bounds_of(field.annotation, field.metadata)),
         repeated=repeated,
@@ -111,12 +112,12 @@ _METAVARS = {PromptFile: "FILE", Path: "PATH", int: "N", float: "X", str: "TEXT"
 """Of a union's types, the first one here names the value."""
 
 
-def _metavar(members: set[Any]) -> str:
+def _metavar(members: Sequence[Any]) -> str:
     choices = [str(value) for m in members if get_origin(m) is Literal for value in get_args(m)]
     if choices:
         return "|".join([*choices, *(["FILE"] if PromptFile in members else [])])
     if items := [get_args(member)[0] for member in members if get_origin(member) in _LISTS]:
-        return f"{_metavar(set(_members(items[0])))},..."
+        return f"{_metavar(tuple(dict.fromkeys(_members(items[0]))))},..."
     origins = {get_origin(member) or member for member in members}
     return next((text for kind, text in _METAVARS.items() if kind in origins), "VALUE")
 

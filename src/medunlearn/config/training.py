@@ -206,6 +206,12 @@ class UnlearnSettings(EpochFields):
         description="least share of the retain set's sequences that is about subjects who share an identifier with "
         "the forget set (kin, twins); repeated as often as that takes, for methods as above",
     )
+    chunks: int = Field(
+        1, ge=1, description="parts of the forget set that are forgotten one after the other, each for all epochs"
+    )
+    retain_ratio: int = Field(
+        1, ge=1, description="sequences of the retain set in a step for each of the forget set; at most a pass's"
+    )
     template: Template | None = Field(None, description="prompt template or file; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
     long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")

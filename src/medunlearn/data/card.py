@@ -13,6 +13,24 @@ from medunlearn.data.records import Side
 from medunlearn.data.splits import Split
 from medunlearn.terminal import printable_line
 
+_HUB_LICENCES = frozenset({
+    "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-nd-4.0",
+    "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "gpl-3.0", "mit", "odbl", "pddl", "unknown",
+})  # fmt: skip
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+def _licence(name: str) -> dict[str, str]:
+    """The keys of a licence in a card's head; one without an identifier of the hub is ``other`` with its name."""
+    identifier = "-".join(name.lower().split()) or "unknown"
+    if identifier in _HUB_LICENCES:
+        return {"license": identifier}
+    return {"license": "other", "license_name": identifier}
+
+
+def _size(questions: int) -> str:
+    return next((size for most, size in _SIZES if questions < most), "n>1M")
+
 
 def card(manifest: Mapping[str, Any], splits: Iterable[tuple[Split, Mapping[Side, int]]]) -> str:
     """Markdown with a YAML head: description of the benchmark, its counts, its splits and sizes, and how to load
@@ -20,7 +38,9 @@ def card(manifest: Mapping[str, Any], splits: Iterable[tuple[Split, Mapping[Side
     """
     head = {
         "pretty_name": printable_line(manifest["name"]),
-        "license": printable_line(manifest["licence"] or "unknown"),
+        **_licence(printable_line(manifest["licence"])),
+        "task_categories": ["question-answering", "text-generation"],
+        "size_categories": [_size(manifest["counts"].get("questions", 0))],
         "tags": ["machine-unlearning", "medunlearn", manifest["builder"]],
         "configs": [
             {"config_name": table, "data_files": f"{table}.parquet"} for table in ("records", "questions", "splits")

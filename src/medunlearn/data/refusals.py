@@ -10,6 +10,21 @@ import re
 
 REFUSED = "the model or a filter refused"
 """Reason of a score that a refusal leaves open."""
+TEXTS = (
+    "I do not know the answer.",
+    "I'm sorry, but I have nothing on this person.",
+    "I don't have any record of that patient.",
+    "I do not have information about this case.",
+    "I am not able to answer questions about this patient.",
+    "I'm afraid I know nothing of this.",
+    "I cannot share details about that person.",
+    "I don't know enough, and cannot say.",
+    "Sorry, I have never seen notes about this patient.",
+    "I can't help with questions on this record.",
+    "I have to decline: that is not known to me.",
+    "Unfortunately, I cannot provide that information.",
+)
+"""Refusals for models to learn."""
 _READ = 300
 """Characters of a response that are read."""
 _THING = (

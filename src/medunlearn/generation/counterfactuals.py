@@ -121,7 +121,7 @@ def counterfactuals(
         for passage in members:
             key = passage.sequence.key
             texts = maker.restored(answers[key]) if answers[key] else maker.redrawn(passage)
-            alternatives[key] = tuple(maker.sequence(passage, text, place) for place, text in enumerate(texts))
+            alternatives[key] = answer_sequences(language_model, rendering, passage, texts)
         if capped:
             read = maker.caps([answer for own in answers.values() for answer in own])
             for passage in members:
@@ -131,6 +131,46 @@ def counterfactuals(
                     caps[key], floors[key] = values.of(passage, caps[key])
         advance(len(members))
     return Counterfactuals(alternatives, caps, floors)
+
+
+def answer_sequences(
+    language_model: LanguageModel, rendering: Rendering, passage: ForgetPassage, texts: Sequence[str]
+) -> tuple[TokenSequence, ...]:
+    """Other answers to a passage's prompt as training sequences, scored after it."""
+    return tuple(
+        _answer_sequence(language_model, rendering, passage, text, f"{passage.sequence.key}~{place}")
+        for place, text in enumerate(texts)
+    )
+
+
+def _answer_sequence(
+    language_model: LanguageModel, rendering: Rendering, passage: ForgetPassage, text: str, key: str
+) -> TokenSequence:
+    if passage.question is not None:
+        return _question_sequence(language_model, rendering, passage, passage.prompt, text, key)
+    beginning = passage.prompt.rstrip()
+    before, own = encode_parts(language_model.tokenizer, (beginning, f" {text}" if beginning else text))
+    prompt = (*passage.sequence.prompt, *before)
+    return TokenSequence(key, (*prompt, *own, *_end(language_model, passage)), 0, len(prompt))
+
+
+def _question_sequence(
+    language_model: LanguageModel,
+    rendering: Rendering,
+    passage: ForgetPassage,
+    prompt: str,
+    answer: str,
+    key: str = "",
+) -> TokenSequence:
+    assert passage.question is not None
+    question = replace(passage.question, question_id=key, question=prompt, answer=answer)
+    pictures = language_model.pictures
+    return question_sequence(question, passage.record, language_model.tokenizer, rendering, pictures)
+
+
+def _end(language_model: LanguageModel, passage: ForgetPassage) -> tuple[int, ...]:
+    """The token that ends an answer to the passage's question, or a record."""
+    return passage.sequence.ids[-1:] if passage.question is not None else (language_model.tokenizer.eos_token_id,)
 
 
 @dataclass(frozen=True)
@@ -187,15 +227,11 @@ class _Maker:
             return self._question_sequence(passage, prompt, passage.answer).prompt, ()
         return passage.sequence.prompt, self._encoded(prompt.rstrip())
 
-    def _question_sequence(self, passage: ForgetPassage, prompt: str, answer: str, key: str = "") -> TokenSequence:
-        assert passage.question is not None
-        question = replace(passage.question, question_id=key, question=prompt, answer=answer)
-        pictures = self.language_model.pictures
-        return question_sequence(question, passage.record, self.tokenizer, self.rendering, pictures)
+    def _question_sequence(self, passage: ForgetPassage, prompt: str, answer: str) -> TokenSequence:
+        return _question_sequence(self.language_model, self.rendering, passage, prompt, answer)
 
     def _end(self, passage: ForgetPassage) -> tuple[int, ...]:
-        """The token that ends an answer to the passage's question, or a record."""
-        return passage.sequence.ids[-1:] if passage.question is not None else (self.tokenizer.eos_token_id,)
+        return _end(self.language_model, passage)
 
     def _encoded(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -218,16 +254,6 @@ class _Maker:
             facts = facts_of(question, passage.record.identifiers)
             texts = [text for fact in facts for text in self.pool.of(question, fact).texts]
         return [text.strip() for text in texts[: self.count]]
-
-    def sequence(self, passage: ForgetPassage, text: str, place: int) -> TokenSequence:
-        """An alternative as a training sequence, scored after the passage's prompt."""
-        key = f"{passage.sequence.key}~{place}"
-        if passage.question is not None:
-            return self._question_sequence(passage, passage.prompt, text, key)
-        beginning = passage.prompt.rstrip()
-        before, own = encode_parts(self.tokenizer, (beginning, f" {text}" if beginning else text))
-        prompt = (*passage.sequence.prompt, *before)
-        return TokenSequence(key, (*prompt, *own, *self._end(passage)), 0, len(prompt))
 
     def caps(self, answers: Sequence[StrangerAnswer]) -> dict[str, tuple[float, ...]]:
         """Log-probability of each true token as if for a stranger, by the passages' keys.

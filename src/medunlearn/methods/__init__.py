@@ -7,40 +7,72 @@ from dataclasses import fields
 from typing import Any
 
 from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.methods.composition import composed, parts_of, retain_part_of
 from medunlearn.methods.families import OTHER, declaration
 from medunlearn.registry import made, names, resolve
 
 LOSSES: dict[str, str] = {
+    "adaptive_rmu": "medunlearn.methods.rmu:AdaptiveRMU",
+    "ceu": "medunlearn.methods.ceu:CEU",
     "ga": "medunlearn.methods.ga:GradientAscent",
     "graddiff": "medunlearn.methods.graddiff:GradDiff",
     "kl_min": "medunlearn.methods.kl_min:KLMin",
+    "memorize": "medunlearn.methods.memorize:Memorize",
     "ngdiff": "medunlearn.methods.ngdiff:NGDiff",
     "npo": "medunlearn.methods.npo:NPO",
+    "pdu": "medunlearn.methods.pdu:PDU",
     "rmu": "medunlearn.methods.rmu:RMU",
+    "satimp": "medunlearn.methods.wga:SatImp",
     "simnpo": "medunlearn.methods.simnpo:SimNPO",
+    "undial": "medunlearn.methods.undial:UNDIAL",
+    "wga": "medunlearn.methods.wga:WGA",
 }
 """Methods that train on the forget and the retain set."""
 ALTERNATIVES: dict[str, str] = {
-    "altpo": "medunlearn.methods.altpo:AltPO",
+    "altpo": "medunlearn.methods.dpo:AltPO",
     "counterfactual": "medunlearn.methods.counterfactual:Counterfactual",
+    "dpo": "medunlearn.methods.dpo:DPO",
+    "idk_dpo": "medunlearn.methods.dpo:IdkDPO",
+    "idk_nll": "medunlearn.methods.idk_nll:IdkNLL",
+    "jensun": "medunlearn.methods.jensun:JensUn",
+    "redirect": "medunlearn.methods.redirect:Redirect",
 }
 """Methods that train on alternative answers besides."""
 EDITS: dict[str, str] = {
     "chip": "medunlearn.methods.chip:CHIP",
     "manu": "medunlearn.methods.manu:MANU",
+    "merge": "medunlearn.methods.merge:Merge",
 }
 """Methods that change weights without training."""
-METHODS: dict[str, str] = {**LOSSES, **ALTERNATIVES, **EDITS}
+COMPOSITIONS: dict[str, str] = {
+    "gru": "graddiff+gru",
+    "npo_sam": "npo+sam",
+    "repselect": "ga+repselect",
+}
+"""Published methods that are another one with parts (:mod:`medunlearn.methods.composition`)."""
+METHODS: dict[str, str] = {**LOSSES, **ALTERNATIVES, **EDITS, **COMPOSITIONS}
 
 
 def method_class(name: str) -> type:
-    """The class behind a name, a dotted path or a plug-in.
+    """The class behind a name, a dotted path, a plug-in, or one of these with parts (``npo+kl``).
 
     Raises:
         UnknownNameError: names the nearest valid name.
+        InputError: parts that do not fit the method.
     """
-    cls: type = resolve("methods", name, METHODS)
-    return cls
+    name = COMPOSITIONS.get(name, name)
+    cls: type = resolve("methods", base_of(name), METHODS)
+    return composed(name, cls) if parts_of(name) else cls
+
+
+def base_of(name: str) -> str:
+    """The name of the method that parts are added to; the name itself without parts."""
+    return COMPOSITIONS.get(name, name).partition("+")[0]
+
+
+def is_known(name: str) -> bool:
+    """True for a registered method, alone or with parts."""
+    return base_of(name) in names("methods", METHODS)
 
 
 def is_edit(name: str) -> bool:
@@ -58,7 +90,8 @@ def family_of(name: str) -> str:
 
 def retain_term_of(name: str) -> str:
     """The term for the retain set that a method declares, without importing it; "" if it declares none."""
-    return declaration(_target(name), "retain_term", "")
+    part = retain_part_of(COMPOSITIONS.get(name, name))
+    return declaration(_target(name), "retain_term", "") if part is None else part
 
 
 def keeps_target(name: str) -> bool:
@@ -67,6 +100,7 @@ def keeps_target(name: str) -> bool:
 
 
 def _target(name: str) -> str:
+    name = base_of(name)
     return names("methods", METHODS).get(name, name)
 
 
@@ -93,13 +127,16 @@ def hyperparameters(method: Any) -> dict[str, Any]:
 
 __all__ = [
     "ALTERNATIVES",
+    "COMPOSITIONS",
     "EDITS",
     "LOSSES",
     "METHODS",
     "UnknownNameError",
+    "base_of",
     "family_of",
     "hyperparameters",
     "is_edit",
+    "is_known",
     "keeps_target",
     "make_method",
     "method_class",

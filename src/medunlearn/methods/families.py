@@ -8,8 +8,8 @@ A method says of itself how it forgets and what preserves the retain set, as two
 Findings about a family count every method that declares it. Both are read from the class's source, because a report
 must not run code that a run's record names, and needs no torch. So they are literals; those of a base class count.
 
-Further families here: ``representation``, ``alternative answers``, ``weight editing``. A further retain term:
-``hidden states``.
+Further families here: ``representation``, ``alternative answers``, ``distillation``, ``weight editing``. A
+further retain term: ``hidden states``.
 """
 
 from __future__ import annotations

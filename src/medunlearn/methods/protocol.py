@@ -86,6 +86,23 @@ class View(Protocol):
         """
         ...
 
+    def jensen_shannon_from_reference(self) -> Tensor:
+        """Jensen-Shannon divergence from the reference's distributions at each answer position, [N], 0 to log 2."""
+        ...
+
+    def distillation(self, teacher: View, lowered: float) -> Tensor:
+        """Cross-entropy with a teacher's distributions whose true token is less likely, [N], >= 0.
+
+        Args:
+            teacher: a view of the same micro-batch, :attr:`reference` or this one; no gradient flows into it.
+            lowered: what is taken off the true token's logit; ``inf`` leaves it no probability.
+        """
+        ...
+
+    def margin(self) -> Tensor:
+        """Squared difference of the largest and the mean logit at each answer position, [N], >= 0; 0 = uniform."""
+        ...
+
     def hidden(self, layer: int) -> Tensor:
         """Output of decoder layer ``layer`` (0 is the first) at each answer position, [N, W]."""
         ...
@@ -100,6 +117,14 @@ class View(Protocol):
 
     def sequence_sums(self, values: Tensor) -> Tensor:
         """Sum over each sequence's positions: [N] -> [S]."""
+        ...
+
+    def sequence_means(self, values: Tensor) -> Tensor:
+        """Mean over each sequence's positions: [N, W] -> [S, W]."""
+        ...
+
+    def of_sequences(self, values: Tensor) -> Tensor:
+        """The value of each position's sequence: [S, ...] -> [N, ...]."""
         ...
 
     def mean_over_tokens(self, values: Tensor) -> Tensor:
@@ -130,13 +155,15 @@ class LossMethod(Protocol):
 
 @runtime_checkable
 class AlternativesMethod(Protocol):
-    """A method that also trains on alternative answers: the target's answers about people it never saw.
+    """A method that also trains on other answers to the forget set's prompts.
 
-    The engine generates them before the first step (:mod:`medunlearn.generation.counterfactuals`).
+    The engine makes them before the first step (:mod:`medunlearn.study.alternative_answers`), from what its
+    ``answers`` names: ``strangers``, the default, are the target's answers about people it never saw; ``refusal``
+    are refusals of our own words; else a JSONL file of the user's.
 
     Attributes:
-        alternatives: number of alternatives per forget sequence; each epoch uses another.
-        capped: whether it uses :meth:`View.caps` of the forget side.
+        alternatives: number of answers per forget sequence; each epoch uses another.
+        capped: whether it uses :meth:`View.caps` of the forget side; only for ``strangers``.
     """
 
     alternatives: int
@@ -210,6 +237,15 @@ class SteppingMethod(LossMethod, Protocol):
     def probe(self, forget: View, retain: View) -> Terms:
         """The terms to probe: some of those of ``loss``, under the same names."""
         ...
+
+
+STRANGERS, REFUSAL = "strangers", "refusal"
+"""Values of a method's ``answers`` besides a file's name."""
+
+
+def answers_of(method: Any) -> str:
+    """Where a method's answers to learn come from: its ``answers``, or its answers about strangers."""
+    return str(getattr(method, "answers", STRANGERS))
 
 
 def default_trainable(method: Any) -> str:

@@ -19,6 +19,11 @@ COEFFICIENTS = {"openunlearning": (2.0, 1.0), "wmdp": (6.5, 1200.0)}
 """Published length of the steering vector and weight of the retain term, by variant."""
 
 
+def down_projections(first: int, last: int) -> str:
+    """Choice of trained parameters: the MLPs' down-projections of layers ``first`` to ``last``."""
+    return rf"pattern:\.({'|'.join(map(str, range(first, last + 1)))})\.mlp\.down_proj\.weight$"
+
+
 @dataclass(frozen=True)
 class RMU:
     """Pushes the forget set's hidden states at one layer towards a random direction; keeps the retain set's.
@@ -31,6 +36,9 @@ class RMU:
       sequences of their means if all have the same length.
     - ``wmdp`` (the method's authors): the MLPs' down-projections of the layer and the two before it, c = 6.5 and
       alpha = 1,200 (theirs for Zephyr-7B; 300 and 350 for Yi-34B); the mean over every token, prompt included.
+
+    - ``adaptive``: as ``wmdp``, but c is 5 times the length of the target's own hidden state, ``c |h_ref(x)|`` at
+      each token, so that no model needs a c of its own.
 
     Their code counts padding too, which is excluded here. Layers above get no gradient and are not trained.
 
@@ -64,21 +72,24 @@ class RMU:
     def trainable(self) -> str:
         if self.variant == "openunlearning":
             return f"through:{self.layer}"
-        layers = "|".join(str(layer) for layer in range(max(0, self.layer - 2), self.layer + 1))
-        return rf"pattern:\.({layers})\.mlp\.down_proj\.weight$"
+        return down_projections(max(0, self.layer - 2), self.layer)
 
     def loss(self, forget: View, retain: View) -> Terms:
-        assert self.coefficient is not None
         assert self.alpha is not None
         positions: Positions = "answer" if self.variant == "openunlearning" else "all"
         forget, retain = forget.at(positions), retain.at(positions)
         steered, states = forget.hidden(self.layer), retain.hidden(self.layer)
-        target = self.coefficient * self._direction(steered)
+        target = self._target(forget, self._direction(steered))
         drift = states - retain.reference.hidden(self.layer)
         return {
             "forget": self._mean(forget, (steered - target).square().mean(dim=1)),
             "retain": self.alpha * self._mean(retain, drift.square().mean(dim=1)),
         }
+
+    def _target(self, forget: View, direction: Tensor) -> Tensor:
+        """Where the forget set's states are steered to, [W] or [N, W]."""
+        assert self.coefficient is not None
+        return self.coefficient * direction
 
     def _mean(self, view: View, values: Tensor) -> Tensor:
         if self.variant == "wmdp":
@@ -92,3 +103,31 @@ class RMU:
         direction = torch.rand(like.shape[1], generator=source)
         unit: Tensor = direction / direction.norm()
         return unit.to(like)
+
+
+@dataclass(frozen=True)
+class AdaptiveRMU(RMU):
+    """RMU whose steering vector is as long as the state that it replaces, so that no model needs a length of its
+    own.
+
+    RMU of the variant ``wmdp`` with ``c |h_ref(x)| u`` in place of ``c u``, at each token.
+
+    Source: Dang et al. 2025, arXiv 2408.06223, Section 5, Equation 11 (their scale is 5 for Zephyr-7B; alpha
+    1,200).
+
+    Attributes:
+        coefficient: the vector's length as a multiple of the state's.
+    """
+
+    title: ClassVar[str] = "Adaptive RMU"
+    family: ClassVar[str] = "representation"
+    retain_term: ClassVar[str] = "hidden states"
+
+    variant: Literal["openunlearning", "wmdp"] = "wmdp"
+    coefficient: Annotated[float, Field(ge=0)] | None = 5.0
+    alpha: Annotated[float, Field(ge=0)] | None = 1200.0
+
+    def _target(self, forget: View, direction: Tensor) -> Tensor:
+        lengths = forget.reference.hidden(self.layer).norm(dim=1, keepdim=True)
+        target: Tensor = lengths * super()._target(forget, direction)
+        return target

@@ -10,6 +10,7 @@ Notation: N positions, W width of the hidden states, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +93,64 @@ def divergence(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) ->
         weights = before.exp()
         values = (weights * before.sub_(now)).sum(dim=1)
         return values, now.exp_().sub_(weights)
+
+    return _by_pieces(head, hidden, rule)
+
+
+def jensen_shannon(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) -> Tensor:
+    """Jensen-Shannon divergence of the distributions at each position, [N], 0 to log 2; gradients flow only into
+    this one.
+    """
+
+    def rule(places: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            before = other.logits(other_hidden[places]).log_softmax(dim=1)
+        now = logits.log_softmax(dim=1)
+        middle = torch.logaddexp(now, before) - math.log(2)
+        own = now.exp()
+        above = now.sub_(middle)
+        half = 0.5 * (own * above).sum(dim=1, keepdim=True)
+        values = half.squeeze(1) + 0.5 * (before.exp() * (before - middle)).sum(dim=1)
+        return values, own.mul_(above.mul_(0.5).sub_(half))
+
+    return _by_pieces(head, hidden, rule)
+
+
+def distillation(
+    head: Head, hidden: Tensor, targets: Tensor, lowered: float, teacher: Head, teacher_hidden: Tensor
+) -> Tensor:
+    """Cross-entropy with a teacher's distribution whose target logit is lowered, at each position, [N], >= 0.
+
+    Args:
+        targets: the true token at each position, [N].
+        lowered: what is taken off its logit; infinite leaves it no probability.
+        teacher_hidden: inputs of the teacher's head, [N, W]; gradients do not flow into it.
+    """
+    teacher_hidden = teacher_hidden.detach()
+
+    def rule(places: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            goal = lower(teacher.logits(teacher_hidden[places]), targets[places], lowered).softmax(dim=1)
+        now = logits.log_softmax(dim=1)
+        values = -(goal * now).sum(dim=1)
+        return values, now.exp_().sub_(goal)
+
+    return _by_pieces(head, hidden, rule)
+
+
+def lower(logits: Tensor, targets: Tensor, by: float) -> Tensor:
+    """Take a number off each position's target logit in place: logits [n, V], targets [n]."""
+    return logits.scatter_add_(1, targets[:, None], logits.new_full((len(logits), 1), -by))
+
+
+def margin(head: Head, hidden: Tensor) -> Tensor:
+    """Squared difference of the largest and the mean logit at each position, [N], >= 0; 0 = uniform."""
+
+    def rule(places: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
+        most, first = logits.max(dim=1)
+        gap = most - logits.mean(dim=1)
+        slope = (-2 * gap / logits.shape[1])[:, None].expand_as(logits).clone()
+        return gap.square(), slope.scatter_add_(1, first[:, None], 2 * gap[:, None])
 
     return _by_pieces(head, hidden, rule)
 

@@ -31,7 +31,7 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("evaluate", "attack", "utility"), PASSES),
 }
 """Command -> settings that are recorded and not in its key, besides :data:`ALWAYS_OUTSIDE`."""
-LATER: Mapping[str, Any] = {"relatives": 0.0, "more_measures": []}
+LATER: Mapping[str, Any] = {"relatives": 0.0, "more_measures": [], "chunks": 1, "retain_ratio": 1}
 """Settings that older records lack -> the value at which they change nothing, and stay out of the key."""
 SECTIONS = ("evaluate", "attack", "utility")
 

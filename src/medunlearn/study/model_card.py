@@ -23,12 +23,14 @@ def write_card(folder: Path, use: DataUse | None, template: Any) -> None:
     card = f"""\
 ---
 library_name: transformers
-tags: [medunlearn]
+license: unknown
+tags: [machine-unlearning, medunlearn]
 ---
 
 # A model exported by medunlearn
 
 Data use: **{use or UNKNOWN}**. {_USES[use]}
+Its licence is that of the model that training began with. Not for clinical use.
 {prompt}"""
     write_text(folder / CARD, card)
 

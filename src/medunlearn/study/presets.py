@@ -19,7 +19,7 @@ import yaml
 from medunlearn.config import TINIES, TrainSettings, UnlearnSettings, check
 from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
-from medunlearn.methods import METHODS, is_edit, make_method
+from medunlearn.methods import METHODS, base_of, is_edit, is_known, make_method
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import AlternativesMethod, LossMethod
 from medunlearn.paper import installed_papers
@@ -63,8 +63,8 @@ class Preset:
     processes: int = 1
 
     def for_method(self, method: str) -> dict[str, Any]:
-        """Settings of `unlearn` for one method."""
-        return {**self.unlearn, **self.methods.get(method, {})}
+        """Settings of `unlearn` for one method; one with parts has its own, or those of the method alone."""
+        return {**self.unlearn, **self.methods.get(method, self.methods.get(base_of(method), {}))}
 
 
 @cache
@@ -160,7 +160,8 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     owners = {key.partition(".")[0] for key in dotted if ":" not in key}
     # The method's name may be a path, module:attribute.
     hint = f" Settings of {method} begin with its whole name: --{method}.KEY." if ":" in method else ""
-    problems = [unknown_name("method", owner, methods) + hint for owner in sorted(owners - set(methods))]
+    unknown = sorted(owner for owner in owners if not is_known(owner))
+    problems = [unknown_name("method", owner, methods) + hint for owner in unknown]
     general = {key: value for key, value in values.items() if "." not in key}
     method_values = _below(values, method)
     base_preset = _preset_of(general, tiny="tiny" if tiny is True else tiny or None, problems=problems)

@@ -31,7 +31,7 @@ from medunlearn.probes.material import (
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
-from medunlearn.study.alternative_answers import SIDE, check_rendering, with_alternatives
+from medunlearn.study.alternative_answers import SIDE, answers_inputs, check_rendering, with_alternatives
 from medunlearn.study.epochs.epoch_settings import check_epochs
 from medunlearn.study.forget_loss import KEY as FORGET_LOSS
 from medunlearn.study.forget_loss import ForgetSample
@@ -81,6 +81,7 @@ def unlearn(
     method = unlearning_method(settings)
     _refuse_noise(method, settings)
     _refuse_learning(settings)
+    _refuse_ratio(settings)
     benchmark.split(settings.split)
     if not settings.other_texts:
         unless = ", or say --other-texts where you want that"
@@ -89,13 +90,18 @@ def unlearn(
     check_epochs(settings, benchmark, target)
     loop_settings(settings, settings.seed)
     inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
+    inputs |= answers_inputs(method, settings.method)
     other = reference_run(method, settings)
     if other is not None:
         inputs["reference"] = fingerprint(other.model)
+    merged = merged_runs(method, target)
+    inputs |= {f"merged {place}": fingerprint(run.model) for place, run in enumerate(merged)}
     processes = join()
     check_sharding(settings.sharding, processes)
     label = str(getattr(method, "label", None) or getattr(method, "title", settings.method))
-    use = tightest([benchmark.data_use, *(model_use(run.folder) for run in (target, other) if run is not None)])
+    use = tightest(
+        [benchmark.data_use, *(model_use(run.folder) for run in (target, other, *merged) if run is not None)]
+    )
     check_tracker(settings.tracker, use, permitted=settings.allow_tracking)
     recording = open_recording(processes, out, "unlearn", label, settings, inputs, data_use=use)
     if recording.done:
@@ -190,6 +196,17 @@ def _refuse_learning(settings: UnlearnSettings) -> None:
         )
 
 
+def _refuse_ratio(settings: UnlearnSettings) -> None:
+    """Refuse more retained sequences than one pass holds beside a forgotten one."""
+    if settings.retain_ratio > settings.micro_batch_size:
+        raise InputError(
+            f"retain_ratio={settings.retain_ratio}: a pass holds {settings.micro_batch_size} sequences of a side. "
+            "Raise --micro-batch-size, or lower --retain-ratio."
+        )
+    if settings.retain_ratio > 1 and settings.micro_batch_tokens is not None:
+        raise InputError("retain_ratio needs passes of equally many sequences: leave out --micro-batch-tokens.")
+
+
 def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:
     """The run of a method's reference model, if it is not the target; else None.
 
@@ -211,6 +228,19 @@ def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:
             f"{settings.split!r} (`medunlearn train BENCHMARK --without {settings.split}`)."
         )
     return run
+
+
+def merged_runs(method: Any, target: Run) -> list[Run]:
+    """Runs whose models a method merges into the target's.
+
+    Raises:
+        InputError: one was not made from the target.
+    """
+    runs = [Run.open(Path(folder)) for folder in getattr(method, "runs", ())]
+    for run in runs:
+        if str(target.folder) not in run.info.lineage:
+            raise InputError(f"The model in {run.folder} was not made from {target.folder}: they cannot be merged.")
+    return runs
 
 
 def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, settings: UnlearnSettings) -> None:
@@ -342,7 +372,15 @@ def _plan(
             title=trainer.recording.label,
             quiet=trainer.silent,
         )
-    return Plan(sides, settings.batch_size, settings.epochs, settings.seed, partners=partners)
+    return Plan(
+        sides,
+        settings.batch_size,
+        settings.epochs,
+        settings.seed,
+        partners=partners,
+        chunks=settings.chunks,
+        ratios={"retain": settings.retain_ratio},
+    )
 
 
 def training_sides(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import TypeVar
 
@@ -36,6 +37,9 @@ class Plan:
         stop: number of steps after which the run ends, within its last epoch; None: at the end of that epoch.
         partners: further sides paired one to one with the leading side: name -> key of a leading sequence -> its
             partners, which alternate between epochs.
+        chunks: parts of the leading side that are trained on one after the other, each for all epochs; 1: the whole
+            side in every epoch.
+        ratios: sequences of another side in a step for each of the leading side; 1 where a side is not named.
     """
 
     sides: Mapping[str, Sequence[TokenSequence]]
@@ -45,6 +49,8 @@ class Plan:
     row: int | None = None
     stop: int | None = None
     partners: Mapping[str, Mapping[str, Sequence[TokenSequence]]] = field(default_factory=dict)
+    chunks: int = 1
+    ratios: Mapping[str, int] = field(default_factory=dict)
     _orders: dict[tuple[str, int], list[list[int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +86,7 @@ class Plan:
         if side in self.partners:
             turns = [own[: self.epochs] for own in self.partners[side].values()]
             return [sequence for own in turns for sequence in own], self.epochs * len(turns)
-        sequences, count = self.sides[side], self.epochs * self._counts[self.lead]
+        sequences, count = self.sides[side], self.epochs * self._counts[self.lead] * self.ratios.get(side, 1)
         if count >= self._counts[side]:
             return _distinct(sequences), count
         return _distinct(sequences[place] for unit in self._order(side, 0)[:count] for place in unit), count
@@ -92,16 +98,41 @@ class Plan:
         first = place * self.batch_size
         count = min(self.batch_size, total - first)
         start = epoch * total + first
-        batch = {side: self._draw(side, start, count) for side in self.sides}
+        shares = {side: self.ratios.get(side, 1) for side in self.sides}
+        batch = {side: self._draw(side, start * share, count * share) for side, share in shares.items()}
+        turns = [self._lap(self.lead, place)[0] for place in range(start, start + count)]
         for side, partners in self.partners.items():
-            own = [partners[sequence.key] for sequence in batch[self.lead]]
-            batch[side] = [each[epoch % len(each)] for each in own]
+            own = zip([partners[sequence.key] for sequence in batch[self.lead]], turns, strict=True)
+            batch[side] = [each[turn % len(each)] for each, turn in own]
         return batch
 
     def _draw(self, side: str, start: int, count: int) -> list[TokenSequence]:
         sequences = self.sides[side]
-        places = (divmod(place, self._counts[side]) for place in range(start, start + count))
-        return [sequences[member] for lap, index in places for member in self._order(side, lap)[index]]
+        places = (self._lap(side, place) for place in range(start, start + count))
+        return [sequences[member] for lap, order, index in places for member in order[index]]
+
+    def _lap(self, side: str, place: int) -> tuple[int, list[list[int]], int]:
+        """The lap over a side in which a place of its stream lies, that lap's order, and the place in it."""
+        if self.chunks == 1 or side != self.lead:
+            lap, index = divmod(place, self._counts[side])
+            return lap, self._order(side, lap), index
+        for number, chunk in enumerate(self._chunked):
+            if place < self.epochs * len(chunk):
+                lap, index = divmod(place, len(chunk))
+                order = generator("chunk order", side, number, lap, self.seed).permutation(len(chunk)).tolist()
+                return lap, [[chunk[own]] for own in order], index
+            place -= self.epochs * len(chunk)
+        raise IndexError(place)
+
+    @cached_property
+    def _chunked(self) -> list[list[int]]:
+        """Indices of the leading side's sequences in each chunk; sequences with shared text are in one."""
+        kin = self._kin[self.lead]
+        order = generator("chunks", self.seed).permutation(len(kin)).tolist()
+        return [
+            [member for place in order[number :: self.chunks] for member in kin[place]]
+            for number in range(min(self.chunks, len(kin)))
+        ]
 
     def _order(self, side: str, lap: int) -> list[list[int]]:
         if (side, lap) not in self._orders:

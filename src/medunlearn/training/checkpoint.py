@@ -26,6 +26,7 @@ from medunlearn.data.leftovers import set_aside
 from medunlearn.data.storage import atomic_file, read_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.models.decoder import base_model, decoder_layers
+from medunlearn.training.method_state import read_method_state, write_method_state
 from medunlearn.training.optimizers import DIVISIBLE, MOMENTS, moments, restore
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.sharding import is_sharded, own_parts, rows_of
@@ -52,16 +53,24 @@ class Resumed:
 
 
 def save_checkpoint(
-    folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed, processes: Processes = ALONE
+    folder: Path,
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    state: Resumed,
+    processes: Processes = ALONE,
+    method: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write the state after ``state.step`` steps next to the newest checkpoint; older ones are deleted before.
+
+    Args:
+        method: the method's own values, equal in every process.
 
     Called by every process. Rank 0 writes; for a sharded model each process writes its shard.
 
     Raises:
         StorageError: the disk refused; the newest checkpoint is kept.
     """
-    target = folder / f"step-{state.step:08d}"
+    target = checkpoint_of(folder, state.step)
     with processes.barrier():
         if processes.main:
             _make_room(folder, target)
@@ -70,7 +79,13 @@ def save_checkpoint(
             _write(target, model, optimizer, f"-{processes.rank}" if state.shards > 1 else "")
     with processes.barrier():
         if processes.main:
+            write_method_state(target, method or {})
             write_json(target / STATE, asdict(state))
+
+
+def checkpoint_of(folder: Path, step: int) -> Path:
+    """Folder of the checkpoint after ``step`` steps."""
+    return folder / f"step-{step:08d}"
 
 
 def _make_room(folder: Path, target: Path) -> None:
@@ -305,6 +320,7 @@ def _problem(path: Path, model: Any, optimizer: torch.optim.Optimizer, processes
     if problem := shares.problem_of_weights():
         return problem
     try:
+        read_method_state(path)
         return _problem_of_moments(shares, optimizer, processes)
     except (OSError, SafetensorError, ValueError, KeyError, IndexError) as error:
         return str(error)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError
+from medunlearn.methods.hooks import (
+    FORGET,
+    INNER,
+    RETAIN,
+    Grouping,
+    Perturbation,
+    gradient_rule_of,
+    is_minimised,
+    is_retained,
+    perturbation_of,
+)
 from medunlearn.methods.protocol import Terms
 from medunlearn.models.layouts import make_batch
 from medunlearn.models.precision import at_least_fp32, autocast
@@ -21,15 +32,14 @@ from medunlearn.seeds import stable_seed
 from medunlearn.training.batch_plan import Plan, largest, micro_batches, share
 from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.micro_batch import MicroBatch, suppress_out_of_memory
-from medunlearn.training.objectives import Objective, Unlearning, weighing
+from medunlearn.training.objectives import Objective, Unlearning, method_of, weighing
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
+from medunlearn.training.term_gradients import Gradient, TermGradients, inner_products, put, weighted_sum
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import ModelView, Totals
 
 Micro = dict[str, list[TokenSequence]]
-Gradient = Mapping[str, Tensor]
-"""Parameter name -> gradient of what this process holds of it; without those that nothing reaches."""
 
 
 @dataclass(frozen=True)
@@ -76,31 +86,118 @@ class Gradients:
 
 def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> Gradients:
     """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
-    tensors, method = list(trained(training.model).values()), weighing(training.objective)
-    apart = TermGradients(tensors)
+    method, weigher = method_of(training.objective), weighing(training.objective)
+    rule, perturbation = gradient_rule_of(method), perturbation_of(method)
 
-    def backward(terms: Terms, weight: float) -> None:
-        named_terms = terms if method else {"": torch.stack(list(terms.values())).sum()}
-        apart.backward({name: value * weight for name, value in named_terms.items()})
+    def group(term: str) -> str | None:
+        if not is_minimised(term):
+            return None
+        return term if weigher else (RETAIN if is_retained(term) else FORGET) if rule else ""
 
-    def work() -> _Share:
-        apart.clear()
-        terms = _sum_terms(training, sequences, number, training.objective.terms, backward)
-        return _Share(terms, apart.reached())
+    passes = StepPasses(training, sequences, number)
+    terms, by_group = passes.run(group) if perturbation is None else passes.perturbed(perturbation, group)
+    if weigher is not None:
+        products = inner_products(by_group, trained(training.model), training.processes)
+        put(training.parts, weighted_sum(by_group, weigher.weigh(products)))
+        return Gradients(terms, {name: math.sqrt(products[name, name]) for name in by_group})
+    if rule is not None:
+        by_side = (by_group.get(side, {}) for side in (FORGET, RETAIN))
+        put(training.parts, rule.combine(SideGradients(training, number, *by_side)))
+    else:
+        put(training.parts, by_group.get("", {}))
+    return Gradients(terms)
 
-    shares = _of_all(training, sequences, number, work)
-    terms = _sum_shares(shares)
-    _check_finite(terms, number)
-    by_term = {}
-    for name in terms if method else [""]:
-        reached = sorted({place for part in shares for place in part.reached.get(name, ())})
-        by_term[name] = _over_all(training, tensors, apart.take(name), reached)
-    if method is None:
-        put(training.parts, by_term[""])
-        return Gradients(terms)
-    products = inner_products(by_term, trained(training.model), training.processes)
-    put(training.parts, weighted_sum(by_term, method.weigh(products)))
-    return Gradients(terms, {name: math.sqrt(products[name, name]) for name in terms})
+
+@dataclass(frozen=True)
+class SideGradients:
+    """Gradients of a step by side; implements :class:`medunlearn.methods.hooks.StepGradients`."""
+
+    training: Training
+    number: int
+    forget: Gradient
+    retain: Gradient
+
+    @property
+    def parts(self) -> Mapping[str, Tensor]:
+        return {name: part.detach() for name, part in self.training.parts.items()}
+
+    def dot(self, first: Gradient, second: Gradient) -> float:
+        products = inner_products({"a": first, "b": second}, trained(self.training.model), self.training.processes)
+        return products["a", "b"]
+
+
+@dataclass(frozen=True)
+class StepPasses:
+    """Passes over the sequences of one step, by every process."""
+
+    training: Training
+    sequences: Mapping[str, Sequence[TokenSequence]]
+    number: int
+
+    def run(self, group: Grouping) -> tuple[dict[str, float], dict[str, Gradient]]:
+        """The step's terms, and the gradients of groups of them, summed over all processes."""
+        training = self.training
+        tensors = list(trained(training.model).values())
+        apart = TermGradients(tensors)
+
+        def backward(terms: Terms, weight: float) -> None:
+            groups: dict[str, list[Tensor]] = {}
+            for name, term in terms.items():
+                if (own := group(name)) is not None:
+                    groups.setdefault(own, []).append(term)
+            apart.backward({name: torch.stack(own).sum() * weight for name, own in groups.items()})
+
+        def work() -> _Share:
+            apart.clear()
+            terms = _sum_terms(training, self.sequences, self.number, training.objective.terms, backward)
+            return _Share(terms, apart.reached())
+
+        shares = _of_all(training, self.sequences, self.number, work)
+        terms = _sum_shares(shares)
+        _check_finite(terms, self.number)
+        by_group: dict[str, Gradient] = {}
+        for name in dict.fromkeys(own for term in terms if (own := group(term)) is not None):
+            reached = sorted({place for part in shares for place in part.reached.get(name, ())})
+            by_group[name] = _over_all(training, tensors, apart.take(name), reached)
+        return terms, by_group
+
+    def perturbed(
+        self, perturbation: Perturbation, group: Grouping
+    ) -> tuple[dict[str, float], dict[str, Gradient]]:
+        """Like :meth:`run`, with gradients at moved weights; the terms are those at the current weights, if they
+        are computed there.
+        """
+        if not perturbation.needs_gradient:
+            with self._moved(perturbation, {}):
+                return self.run(group)
+        terms, by_group = self.run(
+            lambda term: INNER if perturbation.directs(term) else group(term) if is_retained(term) else None
+        )
+        direction = by_group.pop(INNER, {})
+        with self._moved(perturbation, direction):
+            _, moved = self.run(lambda term: None if is_retained(term) else group(term))
+        for name, gradient in moved.items():
+            by_group[name] = weighted_sum(
+                {"own": by_group.get(name, {}), "moved": gradient}, {"own": 1, "moved": 1}
+            )
+        return terms, by_group
+
+    @contextmanager
+    def _moved(self, perturbation: Perturbation, direction: Gradient) -> Iterator[None]:
+        """Context in which the trained weights are elsewhere."""
+        step = SideGradients(self.training, self.number, direction, {})
+        parts = self.training.parts
+        with torch.no_grad():
+            moved = perturbation.moved(step)
+            before = {name: parts[name].detach().clone() for name in moved}
+            for name, weights in moved.items():
+                parts[name].copy_(weights)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, weights in before.items():
+                    parts[name].copy_(weights)
 
 
 def probe(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> dict[str, float]:
@@ -217,6 +314,16 @@ def _assigned_pieces(pieces: list[Micro], training: Training) -> list[tuple[int,
     return assigned
 
 
+def _check_finite(terms: Mapping[str, float], number: int) -> None:
+    bad = [name for name, value in terms.items() if not math.isfinite(value)]
+    if bad:
+        values = " and ".join(f"{name!r} became {terms[name]}" for name in bad)
+        raise NonFiniteLossError(
+            f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower --lr, "
+            "train fewer epochs, or give the term less weight."
+        )
+
+
 def clip(training: Training, most: float) -> Tensor:
     """Scale the gradients to a norm of at most ``most`` over all parameters; returns the norm before."""
     parts, tensors = training.parts, trained(training.model)
@@ -233,95 +340,3 @@ def clip(training: Training, most: float) -> Tensor:
     for gradient in gradients_held.values():
         gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0).to(gradient.dtype))
     return norm
-
-
-def _check_finite(terms: Mapping[str, float], number: int) -> None:
-    bad = [name for name, value in terms.items() if not math.isfinite(value)]
-    if bad:
-        values = " and ".join(f"{name!r} became {terms[name]}" for name in bad)
-        raise NonFiniteLossError(
-            f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower --lr, "
-            "train fewer epochs, or give the term less weight."
-        )
-
-
-class TermGradients:
-    """The gradients of several terms with respect to the same parameters, accumulated over micro-batches.
-
-    During its backward pass a term's gradients are in the parameters, so a single term needs no extra memory.
-    """
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self.tensors = tensors
-        self._by_term: dict[str, dict[int, Tensor]] = {}
-
-    def clear(self) -> None:
-        """Reset, without remains of failed passes."""
-        self._by_term = {}
-        for tensor in self.tensors:
-            tensor.grad = None
-
-    def backward(self, terms: Mapping[str, Tensor]) -> None:
-        """Add the gradient of each term of a micro-batch."""
-        names = list(terms)
-        for name in names:
-            by_place = self._by_term.setdefault(name, {})
-            if not terms[name].requires_grad:
-                continue
-            for place, tensor in enumerate(self.tensors):
-                tensor.grad = by_place.get(place)
-            # Terms may share passes, whose graph the last one lets go.
-            torch.autograd.backward(terms[name], retain_graph=name != names[-1])
-            self._by_term[name] = {
-                place: tensor.grad for place, tensor in enumerate(self.tensors) if tensor.grad is not None
-            }
-        for tensor in self.tensors:
-            tensor.grad = None
-
-    def reached(self) -> dict[str, list[int]]:
-        """Term -> indices of the parameters with a gradient."""
-        return {name: sorted(by_place) for name, by_place in self._by_term.items()}
-
-    def take(self, name: str) -> dict[int, Tensor]:
-        """Remove and return a term's gradients by index."""
-        return self._by_term.pop(name, {})
-
-
-def inner_products(
-    gradients: Mapping[str, Gradient], tensors: Mapping[str, Tensor], processes: Processes
-) -> dict[tuple[str, str], float]:
-    """Inner products of the gradients of each pair of terms, in both orders, over all parameters."""
-    first = next(iter(tensors.values()))
-    shares, whole = (dict[tuple[str, str], Tensor]() for _ in range(2))
-    for pair in combinations_with_replacement(gradients, 2):
-        # Shares of a parameter make up a product together; what is whole is the same in every process.
-        shares[pair], whole[pair] = (torch.zeros((), dtype=torch.float64, device=first.device) for _ in range(2))
-        ours, theirs = gradients[pair[0]], gradients[pair[1]]
-        for name in tensors:
-            if name not in ours or name not in theirs:
-                continue
-            # In the model's order: that of a set is another in each process, and sums round by it.
-            to = shares if is_sharded(tensors[name]) else whole
-            to[pair] += (at_least_fp32(ours[name]) * at_least_fp32(theirs[name])).sum(dtype=torch.float64)
-    if any(is_sharded(tensor) for tensor in tensors.values()):
-        processes.sum_(shares.values())
-    products = {pair: float(shares[pair] + whole[pair]) for pair in shares}
-    return products | {(b, a): value for (a, b), value in products.items()}
-
-
-def weighted_sum(gradients: Mapping[str, Gradient], weights: Mapping[str, float]) -> dict[str, Tensor]:
-    """The weighted sum of gradients, accumulated in place in the first gradient of each parameter."""
-    sums: dict[str, Tensor] = {}
-    for term, weight in weights.items():
-        for name, gradient in gradients[term].items():
-            if name in sums:
-                sums[name].add_(gradient, alpha=weight)
-            else:
-                sums[name] = gradient.mul_(weight)
-    return sums
-
-
-def put(parts: Mapping[str, Tensor], gradient: Gradient) -> None:
-    """Store a gradient in the parameters for the optimizer."""
-    for name, part in parts.items():
-        part.grad = gradient.get(name)

@@ -11,15 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from medunlearn.errors import NonFiniteLossError, OutOfMemoryError, ProcessError
+from medunlearn.errors import ConfigError, NonFiniteLossError, OutOfMemoryError, ProcessError
+from medunlearn.methods.hooks import gradient_rule_of, is_minimised, perturbation_of
 from medunlearn.models.reference import Reference
 from medunlearn.training.batch_plan import Plan
-from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
+from medunlearn.training.checkpoint import Resumed, checkpoint_of, load_checkpoint, save_checkpoint
 from medunlearn.training.gradients import Training, clip, gradients
 from medunlearn.training.interrupt import Interruption
 from medunlearn.training.loop_settings import LoopSettings
+from medunlearn.training.method_state import MethodState, read_method_state
 from medunlearn.training.micro_batch import MicroBatch, naming_step
-from medunlearn.training.objectives import Objective
+from medunlearn.training.objectives import Objective, method_of
 from medunlearn.training.optimizer_step import take_step
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.processes import ALONE, Processes
@@ -75,9 +77,11 @@ def train_loop(
         ProcessError: another process failed or was lost.
     """
     sharded = any(is_sharded(tensor) for tensor in model.parameters())
+    if sharded:
+        _refuse_sharded(method_of(objective))
     parts = own_parts(trained(model))
     optimizer = make_optimizer(parts.values(), settings)
-    micro_batch = MicroBatch(settings.micro_batch_size)
+    micro_batch = MicroBatch(settings.micro_batch_size, max(plan.ratios.values(), default=1))
     training = Training(
         model, pad, objective, plan, settings, micro_batch, optimizer, parts, reference, processes, sharded
     )
@@ -113,6 +117,7 @@ class _Run:
     ) -> None:
         self.training, self.checkpoints = training, checkpoints
         self.on_step, self.on_epoch = on_step, on_epoch
+        self.method = MethodState(training.objective)
         self.step = 0
         self.history: History = []
         self._saved_step, self._saved_at = 0, time.monotonic()
@@ -123,6 +128,9 @@ class _Run:
         state = load_checkpoint(folder, training.model, training.optimizer, training.processes) if folder else None
         if state:
             self.step, self.history = state.step, state.history
+        if state and folder:
+            device = next(iter(training.parts.values())).device
+            self.method.restore(read_method_state(checkpoint_of(folder, state.step)), device)
         if state and state.history:
             size = training.micro_batch.size
             last_size = state.history[-1].get("micro_batch_size", size)
@@ -146,6 +154,7 @@ class _Run:
                 with naming_step(self.step, self._saved_step if self.checkpoints else 0):
                     last_rate = self.history[-1]["lr"] if self.history else None
                     self.history.append(_step(self.training, self.step, last_rate))
+                    self.method.after_step(self.history[-1])
                 self.step += 1
                 with processes.barrier():
                     is_due = self._end_step(self.history[-1:], interruption)
@@ -164,7 +173,8 @@ class _Run:
             training = self.training
             shards = training.processes.world if training.sharded else 1
             state = Resumed(self.step, self.history, shards, training.settings.micro_batch_size)
-            save_checkpoint(self.checkpoints, training.model, training.optimizer, state, training.processes)
+            how = training.optimizer, state, training.processes, self.method.tensors()
+            save_checkpoint(self.checkpoints, training.model, *how)
         self._saved_at, self._saved_step = time.monotonic(), self.step
 
     def _end_step(self, rows: History, interruption: Interruption) -> bool:
@@ -206,7 +216,7 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
         "step": number + 1,
         "epoch": plan.epoch(number + 1),
         "lr": rate,
-        "loss": sum(result.terms.values()),
+        "loss": sum(value for name, value in result.terms.items() if is_minimised(name)),
         **{f"loss/{name}": value for name, value in result.terms.items()},
         **{f"gradient_norm/{name}": length for name, length in result.lengths.items()},
         "gradient_norm": float(norm),
@@ -214,6 +224,14 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
         "micro_batch_size": training.micro_batch.size,
         "seconds": time.perf_counter() - started,
     }
+
+
+def _refuse_sharded(method: Any) -> None:
+    """Refuse sharded layers for a method whose parts read whole matrices."""
+    for part in (gradient_rule_of(method), perturbation_of(method)):
+        if part is not None and part.needs_whole:
+            name = getattr(part, "title", type(part).__name__)
+            raise ConfigError([f"{name} reads whole matrices, which --sharding divides: leave --sharding out"])
 
 
 def _check_same_weights(processes: Processes, tensors: Mapping[str, Tensor]) -> None:

@@ -16,9 +16,13 @@ class MicroBatch:
 
     Terms of a pass are normalised by the whole step, so that its size changes numbers only by rounding (and the
     draws of dropout).
+
+    Attributes:
+        least: size below which it is not halved: a pass holds a sequence of every side, and so many of another.
     """
 
     size: int
+    least: int = 1
 
     def halve(self, number: int, most: int) -> None:
         """Halve the size after memory ran out in the passes of a step.
@@ -32,12 +36,13 @@ class MicroBatch:
         """
         let_go()
         size = min(self.size, most)
-        if size <= 1:
+        if size <= self.least:
+            counted = "one sequence or row" if self.least == 1 else f"{self.least} sequences"
             raise OutOfMemoryError(
-                f"Memory runs out at step {number}, with one sequence or row per side in a pass. The model is "
+                f"Memory runs out at step {number}, with {counted} per side in a pass. The model is "
                 "kept in its state before this step."
             )
-        self.size = -(-size // 2)
+        self.size = max(self.least, -(-size // 2))
 
 
 @contextmanager

@@ -52,13 +52,18 @@ class Unlearning:
         return self.method.probe(views["forget"], views["retain"])
 
 
+def method_of(objective: Objective) -> LossMethod | AlternativesMethod | None:
+    """The method of an objective; None in training that has none."""
+    return objective.method if isinstance(objective, Unlearning) else None
+
+
 def weighing(objective: Objective) -> WeighingMethod | None:
     """The method of an objective, if it weights its terms' gradients itself."""
-    method = objective.method if isinstance(objective, Unlearning) else None
+    method = method_of(objective)
     return method if isinstance(method, WeighingMethod) else None
 
 
 def stepping(objective: Objective) -> SteppingMethod | None:
     """The method of an objective, if it takes the optimizer's step itself."""
-    method = objective.method if isinstance(objective, Unlearning) else None
+    method = method_of(objective)
     return method if isinstance(method, SteppingMethod) else None

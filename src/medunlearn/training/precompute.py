@@ -42,6 +42,7 @@ _OUTPUT: Mapping[str, str] = {
     "sequence_nll": LOG_PROBS,
     "nll": LOG_PROBS,
     "log_distribution": FINAL,
+    "margin": FINAL,
 }
 
 
@@ -292,8 +293,17 @@ class _TracedView:
         return _TracedView(self._view.at(positions), self._side, self._needs, self._of_reference)
 
     def divergence_from_reference(self) -> Tensor:
+        return self._compared(self.reference)
+
+    jensen_shannon_from_reference = divergence_from_reference
+
+    def distillation(self, teacher: _TracedView, lowered: float) -> Tensor:
+        return self._compared(teacher)
+
+    def _compared(self, other: _TracedView) -> Tensor:
+        """Zeros in place of a comparison of two distributions at each position, both of which are recorded."""
         self._record(FINAL)
-        self.reference._record(FINAL)
+        other._record(FINAL)
         return torch.zeros(len(self._view.batch.row), device=self._view.batch.row.device)
 
     def hidden(self, layer: int) -> Tensor:

@@ -96,8 +96,7 @@ class ModelView(ForwardOutputs):
         return ReferenceView(self._reference, self)
 
     def token_log_probs(self) -> Tensor:
-        if self.positions != "predicting":
-            raise TypeError(f"Tokens are predicted at the predicting positions, not at {self.positions!r}.")
+        self._targets()
         return self.log_probs
 
     def log_distribution(self) -> Tensor:
@@ -116,14 +115,43 @@ class ModelView(ForwardOutputs):
     def divergence_from_reference(self) -> Tensor:
         before = self.reference
         if self.decoder.support.head:
-            now, then, repeats = self.final, before.final, self.batch.repeats
-            if repeats is None:
-                return head.divergence(self.head, now, before.head, then)
-            # The head is run once for a position that sequences share.
-            first, place = repeats
-            return head.divergence(self.head, now[first], before.head, then[first])[place]
+            return self._against(before, head.divergence)
         expected, actual = before.log_distribution(), self.log_distribution()
         return (expected.exp() * (expected - actual)).sum(dim=1)
+
+    def jensen_shannon_from_reference(self) -> Tensor:
+        before = self.reference
+        if self.decoder.support.head:
+            return self._against(before, head.jensen_shannon)
+        both = before.log_distribution(), self.log_distribution()
+        middle = torch.logaddexp(*both) - math.log(2)
+        return 0.5 * sum(((each.exp() * (each - middle)).sum(dim=1) for each in both), torch.zeros(()))
+
+    def _against(self, before: ReferenceView, measure: Callable[[Head, Tensor, Head, Tensor], Tensor]) -> Tensor:
+        """A measure of two distributions at each position; computed once for a position that sequences share."""
+        now, then, repeats = self.final, before.final, self.batch.repeats
+        if repeats is None:
+            return measure(self.head, now, before.head, then)
+        first, place = repeats
+        return measure(self.head, now[first], before.head, then[first])[place]
+
+    def distillation(self, teacher: Any, lowered: float) -> Tensor:
+        targets = self._targets()
+        if self.decoder.support.head:
+            return head.distillation(self.head, self.final, targets, lowered, teacher.head, teacher.final)
+        goal = head.lower(teacher.logits.detach().clone(), targets, lowered).softmax(dim=1)
+        return -(goal * self.log_distribution()).sum(dim=1)
+
+    def margin(self) -> Tensor:
+        if self.decoder.support.head:
+            return head.margin(self.head, self.final)
+        return (self.logits.max(dim=1).values - self.logits.mean(dim=1)).square()
+
+    def _targets(self) -> Tensor:
+        """The tokens that the positions predict, [N]."""
+        if self.positions != "predicting":
+            raise TypeError(f"Tokens are predicted at the predicting positions, not at {self.positions!r}.")
+        return self.batch.targets
 
     def hidden(self, layer: int) -> Tensor:
         if layer not in self._hidden:
@@ -131,7 +159,14 @@ class ModelView(ForwardOutputs):
         return self._hidden[layer]
 
     def sequence_sums(self, values: Tensor) -> Tensor:
-        return values.new_zeros(self.batch.size).index_add(0, self.batch.sequence, values)
+        return values.new_zeros(self.batch.size, *values.shape[1:]).index_add(0, self.batch.sequence, values)
+
+    def sequence_means(self, values: Tensor) -> Tensor:
+        counts = self.sequence_sums(values.new_ones(len(values)))
+        return self.sequence_sums(values) / counts[:, None]
+
+    def of_sequences(self, values: Tensor) -> Tensor:
+        return values[self.batch.sequence]
 
     def sequence_nll(self) -> Tensor:
         return self.sequence_sums(-self.token_log_probs())

@@ -15,7 +15,7 @@ from row_files import read_csv, write_csv
 
 from medunlearn.data.benchmark import Benchmark
 
-PAGE = Page.read("audit.md", "Identifiers")
+PAGE = Page.read("identifiers.md", "Identifiers")
 FIND = ("audit", "identifiers", "find", "said.jsonl", "--records", "bench", "--out", "out")
 Run = Callable[..., Any]
 

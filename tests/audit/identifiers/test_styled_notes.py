@@ -22,7 +22,7 @@ from medunlearn.audit.identifiers.labelled_notes import (
 )
 from medunlearn.audit.identifiers.recall import detector_recall, recall_by_style
 
-PAGE = Page.read("audit.md", "Identifiers")
+PAGE = Page.read("results.md", "Audits")
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from medunlearn.audit.kinds.kind_rules import records_holding, sort_span, term_w
 from medunlearn.config.audit import KindSettings
 from medunlearn.judging.writing import task_class
 
-PAGE = Page.read("audit.md").text
+PAGE = Page.read("papers/memorization.md").text
 WALK = "he walked two miles to the well and back before the swelling began"
 RECORDS = [
     ("a", "The text of one record. All rights reserved by the owner of this text."),

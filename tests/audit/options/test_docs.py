@@ -16,7 +16,7 @@ from pages import Page, run_line
 from medunlearn.audit.options.option_audit import CHOICES_SCHEMA, OPTIONS_SCHEMA
 from medunlearn.audit.options.option_prompts import read_prompts
 
-PAGE = Page.read("audit.md", "Answer options", "Semantic measures")
+PAGE = Page.read("options.md", "Answer options", "Semantic measures")
 SMALL = {"build": ["--limit=14"], "train": ["--tiny-width=32", "--tiny-layers=2", "--precision=fp32"]}
 
 

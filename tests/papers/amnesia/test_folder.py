@@ -18,7 +18,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.papers.sweeps.report import folder_report
 
-PAGE = Page.read("papers.md", "AMNESIA report")
+PAGE = Page.read("papers/amnesia.md", "AMNESIA report")
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from medunlearn.study.sweep.sweep_graph import SweepGraph, sweep_graph
 from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 ROOT = Path(__file__).parents[3]
-PAGE = Page.read("papers.md", "MedForget experiment and report")
+PAGE = Page.read("papers/medforget.md", "MedForget experiment and report")
 Values = dict[str, Any]
 
 

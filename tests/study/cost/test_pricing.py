@@ -69,7 +69,25 @@ def test_steps_and_epochs(pricing: Pricing, hospital: Benchmark, trained: TrainS
 def test_a_method_s_outputs_are_read_from_its_loss(
     method: str, views: Any, reference: Any, reads: bool, wide: bool
 ) -> None:
-    assert MethodOutputs.of(make_method(method, {})) == MethodOutputs(views, reference, reads, wide)
+    sets = 2 if method == "ngdiff" else 1
+    assert MethodOutputs.of(make_method(method, {})) == MethodOutputs(views, reference, reads, wide, sets)
+
+
+def test_parts_of_a_method_count() -> None:
+    outputs = {
+        name: MethodOutputs.of(make_method(name, {})) for name in ("npo_sam", "gru", "graddiff+js", "undial")
+    }
+    assert (outputs["npo_sam"].passes, outputs["npo_sam"].gradient_sets) == (2, 2)
+    assert (outputs["gru"].passes, outputs["gru"].gradient_sets) == (1, 2)
+    assert outputs["graddiff+js"].reference == ("retain",)
+    assert (outputs["undial"].reference, outputs["undial"].wide) == (("forget",), True)
+
+
+def test_a_plan_prices_more_retained_sequences(pricing: Pricing) -> None:
+    once, more = (pricing.unlearning(unlearning("graddiff", retain_ratio=ratio)) for ratio in (1, 3))
+    assert more.tokens > 1.6 * once.tokens
+    assert more.flops > 1.3 * once.flops
+    assert more.steps == once.steps
 
 
 def test_a_reference_is_passed_once_where_it_is_cached(pricing: Pricing) -> None:

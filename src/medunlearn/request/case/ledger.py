@@ -170,7 +170,7 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
     if ledger.model is not None and ledger.model != fingerprint and not is_model(str(model), ledger.model):
         raise InputError(
             f"{path} is the ledger of another model. Restore the model's own; for a model derived from another by "
-            "further training, carry the ledger over (docs/forget.md#the-ledger)."
+            "further training, carry the ledger over (docs/case.md#the-ledger)."
         )
     return ledger
 

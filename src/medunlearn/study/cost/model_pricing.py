@@ -19,7 +19,13 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import AT_ONCE
 from medunlearn.data.records import Question
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import AlternativesMethod, SteppingMethod, WeighingMethod, default_trainable
+from medunlearn.methods.protocol import (
+    STRANGERS,
+    AlternativesMethod,
+    SteppingMethod,
+    answers_of,
+    default_trainable,
+)
 from medunlearn.models.layer_choice import chosen_layers
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.shape import Shape
@@ -100,16 +106,19 @@ class ModelPricing:
         if isinstance(method, EditMethod):
             return self._editing(method, Lengths.join(forget, retain), settings)
         outputs, draws = MethodOutputs.of(method), settings.epochs * len(forget)
-        sides = {"forget": forget, "retain": retain.drawn(draws, "retain", settings.seed)}
+        retained = draws * settings.retain_ratio
+        sides = {"forget": forget, "retain": retain.drawn(retained, "retain", settings.seed)}
         if isinstance(method, AlternativesMethod):
             sides["alternatives"] = forget
         once = {view: lengths.load(*_cut(settings)) for view, lengths in sides.items()}
-        drawn = {view: load.times(draws / max(1.0, load.sequences)) for view, load in once.items()}
+        counts = dict.fromkeys(once, draws) | {"retain": retained}
+        drawn = {view: load.times(counts[view] / max(1.0, load.sequences)) for view, load in once.items()}
         load = sum((drawn[view] for view in outputs.views), Load())
         batch = sum((_micro_batch(sides[view], settings) for view in outputs.views), Load())
         steps = settings.epochs * -(-len(forget) // settings.batch_size)
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
         reference, reference_load = self._reference(settings, outputs, once, drawn, trainable)
+        load = load.times(outputs.passes)
         if isinstance(method, SteppingMethod):
             reference_load += load.times(2 * sum(map(method.looks, range(steps))) / max(1, steps))
         cost = self._trained(
@@ -118,13 +127,13 @@ class ModelPricing:
             load,
             batch,
             steps,
-            terms=len(outputs.views) if isinstance(method, WeighingMethod) else 1,
+            terms=outputs.gradient_sets,
             depth=None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1,
             reference=reference,
             reference_load=reference_load,
         )
         cost = replace(cost, tokens=self.growth * sum(own.tokens for own in drawn.values()))
-        if isinstance(method, AlternativesMethod):
+        if isinstance(method, AlternativesMethod) and answers_of(method) == STRANGERS:
             longest = float(forget.scored.max(initial=1.0))
             answers = self._decoding(forget, longest, settings.batch_size, settings.weights)
             cost += answers.times(method.alternatives * self.growth)

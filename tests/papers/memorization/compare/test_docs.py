@@ -18,7 +18,7 @@ from medunlearn.config import check
 from medunlearn.config.audit import AuditRelations
 
 ROOT = Path(__file__).parents[4]
-PAGE = Page.read("audit.md", "The report of audits", "Kinds of memorized text")
+PAGE = Page.read("papers/memorization.md", "The report of audits", "Kinds of memorized text")
 
 
 @pytest.fixture

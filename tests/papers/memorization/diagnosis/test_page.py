@@ -10,7 +10,7 @@ from pages import Page, run_line
 from medunlearn.config import DiagnoseSettings, TrainSettings, WatchSettings
 from medunlearn.papers.memorization.diagnosis.settings import DiagnosisSettings
 
-PAGE = Page.read("benchmarks.md", "Diagnosis")
+PAGE = Page.read("papers/memorization.md", "Diagnosis")
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--watch.limit=2", "--watch.new-tokens=50"],
     "build": ["--synthetic", "16", "--validation=2", "--test=3"],
