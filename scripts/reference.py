@@ -87,19 +87,16 @@ def measures() -> Iterator[str]:
     )
     rows = []
     for row in TABLES["measures"]():
-        source = _source_of(get_metric, row["name"])
-        rows.append(
-            (
-                f"`{row['name']}`",
-                row["what"],
-                row["range"],
-                row["knows more"],
-                row["needs"],
-                row["defaults"],
-                source,
-            )
-        )
-    yield _table(("name", "what", "range", "knows more", "needs", "default of", "source"), rows)
+        bounds = ", ".join(filter(None, (row["range"], _direction(row["knows more"]))))
+        facts = {"range": bounds, "needs": row["needs"], "default of": row["defaults"]}
+        facts["source"] = _source_of(get_metric, row["name"])
+        told = "; ".join(f"{name}: {fact}" for name, fact in facts.items() if fact)
+        rows.append((f"`{row['name']}`", row["what"], told))
+    yield _table(("name", "what it is", "range, needs, where it is a default, source"), rows)
+
+
+def _direction(direction: str) -> str:
+    return "" if not direction else "no direction" if direction == "neither" else f"{direction} = knows more"
 
 
 def _source_of(get: Any, name: str) -> str:
