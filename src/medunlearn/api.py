@@ -228,7 +228,7 @@ def inspect(benchmark: BenchmarkOrFolder, *, tokenizer: Folder | None = None) ->
 
 
 def attack(
-    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str,
+    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str | None = None,
     attacks: str | Sequence[str] | None = None, against: Sequence[RunOrFolder] = (),
     out: Folder | None = None, overwrite: bool = False, device: str = "auto", quiet: bool = False,
     **settings: Any
@@ -252,12 +252,13 @@ def attack(
     page = None if out is None or Path(out).suffix == ".csv" else free_folder(Path(out))
     file = _csv_file(None if page else out, overwrite)
     named = {} if attacks is None else {"attacks": attacks}
-    checked = attack_settings({"split": split, **named, **flat(settings, *settings)})
+    checked = attack_settings(_with_split(split, {**named, **flat(settings, *settings)}))
     from medunlearn.attacks.attack_run import attack
     from medunlearn.attacks.brought_back import BroughtBack
 
     bench = _benchmark(benchmark)
-    model, *others = (_run_of(source, bench, split, out, device, quiet, settings) for source in (run, *against))
+    runs = (_run_of(source, bench, checked.split, out, device, quiet, settings) for source in (run, *against))
+    model, *others = runs
     attacked = attack(model, bench, checked, against=others, device=device, quiet=quiet)
 
     def table() -> pd.DataFrame:

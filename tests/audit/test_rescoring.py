@@ -102,7 +102,7 @@ def test_what_an_audit_cannot_give_is_refused_by_name(said: Path, tmp_path: Path
         ("run_30,rank", "rank needs ranks of facts, which an audit does not give"),
         ("run_30,bert_score", "bert_score needs an encoder of BERTScore: --encoder"),
         ("bart_score.released_code", "bart_score.released_code needs a sequence-to-sequence model: --bart"),
-        ("extraction_strength,em", "em needs the choices along the references, of a model on this machine"),
+        ("extraction_strength,em", "em needs choices under teacher forcing"),
     ):
         with pytest.raises(ConfigError, match=words):
             mu.audit(responses=said, out=tmp_path / "a", measures=measures, **SMALL)

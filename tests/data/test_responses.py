@@ -243,14 +243,14 @@ def test_a_reader_reads_again_if_another_process_joins_meanwhile(
 ) -> None:
     for number in range(JOINED_FROM):
         store.add([response(number)])
-    before, rows, read = store.read(), responses_module._rows, list[Path]()
+    before, columns, read = store.read(), responses_module._columns, list[Path]()
 
-    def joining(part: Path) -> list[dict[str, Any]]:
+    def joining(part: Path) -> Any:
         if not read:
             assert ResponseStore(store.folder, SETTINGS).join()
         read.append(part)
-        return rows(part)
+        return columns(part)
 
-    monkeypatch.setattr(responses_module, "_rows", joining)
+    monkeypatch.setattr(responses_module, "_columns", joining)
     assert ResponseStore.read_complete(store.folder) == before
     assert len({*read}) == 2

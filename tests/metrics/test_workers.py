@@ -107,6 +107,10 @@ def test_a_process_that_dies_is_an_error_that_names_the_fix(elsewhere: Path) -> 
         in_processes(mine.die_at_two, [1, 2])
 
 
+def test_more_parts_than_processes_keep_their_order() -> None:
+    assert in_processes(abs, [*range(-7, 0)], 2) == [7, 6, 5, 4, 3, 2, 1]
+
+
 def test_the_script_that_was_started_is_not_run_again(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -142,8 +146,8 @@ def test_small_work_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_long_work_takes_more_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     part_counts: list[int] = []
 
-    def counted(function: Callable[[list[Item]], object], parts: list[list[Item]]) -> list[object]:
-        part_counts.append(len(parts))
+    def counted(function: Callable[[list[Item]], object], parts: list[list[Item]], processes: int) -> list[object]:
+        part_counts.append(processes)
         return [function(part) for part in parts]
 
     monkeypatch.setattr(scoring, "in_processes", counted)
@@ -162,8 +166,8 @@ def test_an_import_at_the_first_item_is_not_taken_for_long_work(monkeypatch: pyt
 
     part_counts: list[int] = []
 
-    def counted(function: Callable[[list[Item]], object], parts: list[list[Item]]) -> list[object]:
-        part_counts.append(len(parts))
+    def counted(function: Callable[[list[Item]], object], parts: list[list[Item]], processes: int) -> list[object]:
+        part_counts.append(processes)
         return [function(part) for part in parts]
 
     monkeypatch.setattr(scoring, "in_processes", counted)

@@ -12,15 +12,19 @@ import pytest
 from fake_server import FakeServer
 
 import medunlearn as mu
+from medunlearn.attacks.attack_run import AttackBattery
 from medunlearn.attacks.attack_settings import attack_settings
+from medunlearn.attacks.recovery.measuring import StateMeasurer
 from medunlearn.audit.audit_run import audit
-from medunlearn.config import EvaluateSettings, TaskExportSettings, check
+from medunlearn.config import EvaluateSettings, ForgetSettings, JudgeSettings, TaskExportSettings, check
 from medunlearn.config.audit import AuditSettings
-from medunlearn.config.probe_settings import PROBES_FILE
+from medunlearn.config.probe_settings import PROBES_FILE, FactProbes
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.judging.cases import question_cases
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
+from medunlearn.probes.probe_set import ProbeManifest
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
@@ -69,7 +73,7 @@ def test_settings_that_contradict_a_probe_set_are_refused(asked: Evaluated, tmp_
     probes = asked.record.folder
     same = check(EvaluateSettings, {"probes": probes, "limit": 1, "folds": "train"})
     assert (same.limit, same.split, same.seed) == (1, "random_10", 3)
-    with pytest.raises(ConfigError, match="limit, seed"):
+    with pytest.raises(ConfigError, match="seed, limit"):
         check(EvaluateSettings, {"probes": probes, "limit": 2, "seed": 4})
     with pytest.raises(ConfigError, match="holds questions, and texts are asked"):
         check(AuditSettings, {"probes": probes})
@@ -100,6 +104,68 @@ def test_flags_of_probes_leave_the_keys_of_earlier_runs_alone(asked: Evaluated) 
     assert plain.model_dump(mode="json") == given.model_dump(mode="json")
     assert not {"probes", "limit", "samples_per_prompt"} & {*attack_settings({"split": "x"}).model_dump()}
     assert "probes" not in check(AuditSettings, {}).model_dump()
+
+
+def test_attacks_ask_the_same(asked: Evaluated, hospital: Benchmark) -> None:
+    given = {"probes": asked.record.folder, "attacks": "relearning,cumulative"}
+    battery = AttackBattery(hospital, attack_settings(given))
+    assert (battery.settings.split, battery.settings.seed) == ("random_10", 3)
+    relearning: Any = battery.jobs["relearning"]
+    measurer = StateMeasurer(asked.run, hospital, relearning.attack, battery.settings, None, True)  # type: ignore[arg-type]
+    assert {question.question_id for question in measurer.questions} == set(asked.responses)
+    assert measurer.rendering.template == "plain"
+    reconstruction: Any = battery.jobs["reconstruction"]
+    about_names = {question.question_id for question in reconstruction.questions[1]}
+    assert about_names
+    assert about_names <= set(asked.responses)
+    assert battery.probes == {"probes": asked.record.info.results["probe_set"]["fingerprint"]}
+    alone = AttackBattery(hospital, attack_settings({"split": "random_10", "attacks": "cumulative", "seed": 3}))
+    assert alone.folder(asked.run) != AttackBattery(
+        hospital, attack_settings({**given, "attacks": "cumulative"})
+    ).folder(asked.run)
+    with pytest.raises(ConfigError) as refused:
+        attack_settings({**given, "limit": 2, "relearning.facts": 3, "seed": 4})
+    assert "seed" in str(refused.value)
+    with pytest.raises(ConfigError) as refused:
+        attack_settings({**given, "limit": 2, "relearning.facts": 3})
+    assert all(word in str(refused.value) for word in ("--limit", "relearning.facts"))
+    with pytest.raises(ConfigError, match="none of loss asks"):
+        attack_settings({**given, "attacks": "loss"})
+    with pytest.raises(InputError, match="changed since: benchmark"):
+        AttackBattery(build(AmnesiaSettings(synthetic=20, seed=1)), battery.settings).check()
+
+
+def test_judges_are_given_the_same(asked: Evaluated, hospital: Benchmark, tmp_path: Path) -> None:
+    assert {case.case_id for case in question_cases(hospital, probes=asked.record.folder)} == set(asked.responses)
+    other = answered(hospital, tmp_path, "other", probes=asked.record.folder)
+    later = answered(hospital, tmp_path, "other", **{**ASKED, "seed": 4})
+    assert Evaluated.find(other.run).record.folder == later.record.folder
+    assert Evaluated.find(other.run, None, asked.record.folder).record.folder == other.record.folder
+    with pytest.raises(InputError, match="not evaluated on the probe set"):
+        Evaluated.find(asked.run, None, later.record.folder)
+    assert check(JudgeSettings, {"probes": asked.record.folder}).model_dump() == JudgeSettings().model_dump()
+
+
+def test_ranked_facts_belong_to_the_probe_set(asked: Evaluated, tmp_path: Path) -> None:
+    content = json.loads((asked.record.folder / PROBES_FILE).read_text())
+    ranks = {**content["settings"], "alternatives": 19, "facts": None}
+    (tmp_path / PROBES_FILE).write_text(json.dumps({**content, "settings": ranks}))
+    settings = check(EvaluateSettings, {"probes": tmp_path})
+    assert (settings.alternatives, settings.facts) == (19, None)
+    with pytest.raises(ConfigError, match=r"alternatives: .* says otherwise"):
+        check(EvaluateSettings, {"probes": tmp_path, "alternatives": 59})
+    sets = [
+        ProbeManifest.make(check(EvaluateSettings, {"probes": file}), {}, ())
+        for file in (asked.record.folder, tmp_path)
+    ]
+    assert sets[0].fingerprint != sets[1].fingerprint
+    # A set of an earlier version says nothing of facts, and leaves them to whoever asks.
+    old = {name: value for name, value in content["settings"].items() if name not in FactProbes.__annotations__}
+    (tmp_path / PROBES_FILE).write_text(json.dumps({**content, "settings": old}))
+    assert check(EvaluateSettings, {"probes": tmp_path, "alternatives": 9}).alternatives == 9
+    assert Evaluated.find(asked.run, None, tmp_path).record.folder == asked.record.folder
+    with pytest.raises(ConfigError, match=r"evaluate\.probes: .forget. sets it itself"):
+        check(ForgetSettings, {"patient": "1", "key": "k", "evaluate": {"probes": tmp_path}})
 
 
 def test_attacks_take_the_flags_of_probes() -> None:

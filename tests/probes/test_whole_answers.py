@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from medunlearn.data.responses import Response
+from medunlearn.data.responses import CUT_ELSEWHERE, REASONING, Response
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.item_scoring import scores_by_measure
 from medunlearn.metrics.measure import FIRST, Item
 from medunlearn.probes.response_logs import _batch
 from medunlearn.probes.stored_responses import stored_response
-from medunlearn.probes.text_questioning import CUT_ELSEWHERE, _reason_unanswered, most_tokens
+from medunlearn.probes.text_questioning import most_tokens, reason_unscored
 
 ASKED = 40
 SERVED = Response("q", "greedy", 0, "Ada Vane, born", (), False, content="text", finish_reason="length")
@@ -34,15 +34,15 @@ SERVED = Response("q", "greedy", 0, "Ada Vane, born", (), False, content="text",
     ],
 )
 def test_an_answer_cut_by_another_limit_is_no_answer(response: Response, is_cut: bool) -> None:
-    assert (_reason_unanswered(response, ASKED) == CUT_ELSEWHERE) == is_cut
-    assert bool(_reason_unanswered(response, ASKED)) == is_cut
+    assert (reason_unscored(response, ASKED) == CUT_ELSEWHERE) == is_cut
+    assert bool(reason_unscored(response, ASKED)) == is_cut
 
 
 @pytest.mark.parametrize("content", ["empty", "null"])
 def test_reasoning_alone_is_no_answer(content: str) -> None:
     response = replace(SERVED, response="", content=content, reasoning="She was born", finish_reason="stop")
-    assert "reasoning alone" in _reason_unanswered(response, ASKED)
-    assert not _reason_unanswered(replace(response, reasoning=None, content="empty"), ASKED)
+    assert reason_unscored(response, ASKED) == REASONING
+    assert not reason_unscored(replace(response, reasoning=None, content="empty"), ASKED)
 
 
 def test_a_log_tells_why_a_response_ended() -> None:

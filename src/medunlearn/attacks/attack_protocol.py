@@ -46,6 +46,7 @@ class Attack:
             settings are added.
         shared: its documents or questions can be divided among processes.
         in_battery: it verifies a deletion unless `forget` is told otherwise.
+        probe_settings: names of its settings for which ``--probes`` stands; () if it takes no probe set.
         sets: names of the sets of attacks to which it belongs (``battery``, ``quick``) -> its settings there.
         touches: parts of a model that its adversary has to hold.
         second_models: roles of the other models that it uses (:meth:`~.model_holder.ModelHolder.second`).
@@ -62,6 +63,7 @@ class Attack:
     scored_by: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[bool] = True
     in_battery: ClassVar[bool] = False
+    probe_settings: ClassVar[tuple[str, ...]] = ()
     sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     touches: ClassVar[tuple[Touch, ...]] = ("answers",)
     second_models: ClassVar[tuple[SecondRole, ...]] = ()

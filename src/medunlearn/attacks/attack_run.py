@@ -26,15 +26,20 @@ from medunlearn.errors import (
     StorageError,
     first_line,
 )
-from medunlearn.metrics import get_metric
+from medunlearn.metrics import distinct_metrics, get_metric
 from medunlearn.metrics.measure import Need
 from medunlearn.metrics.needs import need_problems
+from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
+from medunlearn.probes.probe_set import refuse_other_material
+from medunlearn.probes.question_selection import material_of, recorded_probes
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import Recording, Run, RunRecord, is_complete, make_latest
+from medunlearn.results.scores import FILE as SCORES
+from medunlearn.results.scores import read_outcomes
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 
@@ -61,13 +66,17 @@ def attack(
 
     Raises:
         ModelError: a broken model, unless ``allow_broken``.
-        MedunlearnError: no attack on any model has results.
+        MedunlearnError: no attack on any model has results, or a measure scored nothing.
     """
     battery = AttackBattery(benchmark, settings)
     attacks = battery.attack_each([run, *against], device=device, quiet=quiet)
     if battery.errors and not attacks.by_family:
         raise next(iter(battery.errors.values()))
-    refuse_broken(attacks.problems, allowed=settings.allow_broken)
+    problems = attacks.problems
+    refuse_broken(problems, allowed=settings.allow_broken)
+    folders = {one.run.label: one.record.folder for one in attacks.models if not problems.get(one.run.label)}
+    tables = {label: read_outcomes(folder) for label, folder in folders.items() if (folder / SCORES).exists()}
+    refuse_unscored(tables, distinct_metrics(settings.more_measures))
     return attacks
 
 
@@ -120,6 +129,12 @@ class AttackBattery:
         """Name of a family -> its attacks, in the order of the registry."""
         return {family.name: self._job(family) for family in families_of(self.settings.attacks)}
 
+    @cached_property
+    def probes(self) -> Mapping[str, str]:
+        """Fingerprint of the probe set that is asked, for the key; empty without one."""
+        file = self.settings.probes
+        return {} if file is None else {"probes": recorded_probes(file, self.benchmark)[1].fingerprint}
+
     def _job(self, family: AttackFamily) -> AttackJob:
         names = [name for name in expand(self.settings.attacks) if attack_class(name).family.name == family.name]
         attacks = [make_attack(name, self.settings.arguments.get(name, {})) for name in names]
@@ -139,6 +154,7 @@ class AttackBattery:
             ConfigError: a measure that no attack can score.
         """
         self.benchmark.split(self.settings.split)
+        refuse_other_material(self.settings.probes, material_of(self.benchmark))
         self._check_measures()
         for name, job in self.jobs.items():
             if name in self._required:
@@ -267,6 +283,7 @@ class AttackBattery:
         roles = {role for name in names for role in attack_class(name).second_models}
         others = {role: self.others[role].fingerprint for role in sorted(roles & {*self.others})}
         return {
+            **self.probes,
             "benchmark": self.benchmark.fingerprint,
             "model": run.fingerprint,
             "attacks": list(names),

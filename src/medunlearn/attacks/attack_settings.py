@@ -29,13 +29,17 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     requested = check(AttackSettings, general).attacks
     names = expand(requested)
     arguments = _by_given_name(names, arguments)
-    for name, own in set_arguments(requested).items():
-        arguments[name] = {**own, **arguments.get(name, {})}
     shared = check(AttackSettings, general)
+    for name, own in set_arguments(requested).items():
+        # A probe set stands for what a set of attacks says of probes, too.
+        replaced = () if shared.probes is None else getattr(attack_class(name), "probe_settings", ())
+        kept = {key: value for key, value in own.items() if key not in replaced}
+        arguments[name] = {**kept, **arguments.get(name, {})}
     unused = [*_share("limit", "subjects", shared.limit, names, arguments)]
     unused += _share("samples_per_prompt", "samples", shared.samples_per_prompt, names, arguments)
     settings = check(AttackSettings, {**general, "arguments": arguments})
     problems = [
+        *_probes(shared, names, arguments),
         *unused,
         *_twice(names),
         *_of_others(names, arguments),
@@ -56,6 +60,19 @@ def _share(
         arguments[name] = {own: value, **arguments.get(name, {})}
     if value is not None and not takers:
         yield f"{flag}: none of {', '.join(names)} has a number of {own}. Leave it out"
+
+
+def _probes(shared: AttackSettings, names: Sequence[str], arguments: Arguments) -> Iterator[str]:
+    """A probe set that no attack takes, and settings for which it stands."""
+    if shared.probes is None:
+        return
+    replaced = {name: getattr(attack_class(name), "probe_settings", ()) for name in names}
+    if not any(replaced.values()):
+        yield f"probes: none of {', '.join(names)} asks a benchmark's questions. Leave --probes out"
+    for name, keys in replaced.items():
+        for key in set(keys) & set(arguments.get(name, {})):
+            flag = "--limit" if shared.limit is not None and key == "subjects" else f"{name}.{key}"
+            yield f"{flag}: the probe set {shared.probes} says it. Leave it out"
 
 
 def _by_given_name(names: Sequence[str], arguments: Arguments) -> dict[str, dict[str, Any]]:

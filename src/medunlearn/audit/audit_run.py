@@ -18,7 +18,7 @@ from medunlearn.audit.audited_models import (
 from medunlearn.audit.extraction import LEAK, refuse_unknown
 from medunlearn.audit.identifiers.declared import with_declared
 from medunlearn.audit.identifiers.same_person import People, joined_ids, read_same_person, told_doubles
-from medunlearn.audit.measures import measure_problems, short_measures
+from medunlearn.audit.measures import GIVEN, measure_problems, short_measures
 from medunlearn.audit.optional_stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.single_audit import audit_model, audit_stored
 from medunlearn.audit.unanswered import refuse_unmeasured
@@ -29,10 +29,14 @@ from medunlearn.data.leftovers import read_whole
 from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
+from medunlearn.metrics import distinct_metrics
+from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.health import refuse_broken
+from medunlearn.probes.respondents import lacking_needs
 from medunlearn.probes.stored_responses import is_table
 from medunlearn.progress import remark
 from medunlearn.results.runs import FILE, Run
+from medunlearn.results.scores import read_outcomes
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
 from medunlearn.sources.note_fields import NoteFields
@@ -119,6 +123,9 @@ def audit(
             # What the model never saw is said of the model; a baseline may not know the corpus by name.
             others.append(run_stages(path, parts.model_copy(update={"unseen": ()}), model=other, **stages))
     results = run_stages(folder, parts, model=audited, **stages)
+    gives, requested = GIVEN if audited is None else GIVEN | audited.gives, distinct_metrics(checked.measures)
+    foreseen = {name for name, word in requested.items() if lacking_needs([word], gives)}
+    refuse_unscored({labels[0]: read_outcomes(folder)}, requested, foreseen)
     return replace(Audit.open(folder), stages=results.against(others))
 
 

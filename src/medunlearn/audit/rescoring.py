@@ -10,11 +10,12 @@ from medunlearn.audit.measures import GIVEN, LIKELIHOODS
 from medunlearn.audit.stored_items import StoredItems
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.errors import ConfigError
-from medunlearn.metrics import distinct_metrics, get_metric, named_measures, own_measures
+from medunlearn.metrics import distinct_metrics, get_metric, named_measures, own_measures, requested_measures
 from medunlearn.metrics.item_scoring import scores_by_measure
 from medunlearn.metrics.needs import need_problems
+from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.health import refuse_broken
-from medunlearn.results.scores import replace_scores
+from medunlearn.results.scores import read_outcomes, replace_scores
 
 
 def score_audit(folder: Path, requested: Sequence[str] = (), *, allow_broken: bool = False) -> Audit:
@@ -30,6 +31,7 @@ def score_audit(folder: Path, requested: Sequence[str] = (), *, allow_broken: bo
         UnknownNameError: no such measure.
         ConfigError: a measure that needs what stored responses do not give.
         ModelError: a broken model, unless ``allow_broken``.
+        MedunlearnError: a requested measure scored nothing.
     """
     result = Audit.open(folder)
     info = result.run.info
@@ -43,6 +45,9 @@ def score_audit(folder: Path, requested: Sequence[str] = (), *, allow_broken: bo
             _score(audit, names)
     result = Audit.open(folder)
     refuse_broken(result.problems, allowed=allow_broken)
+    table = read_outcomes(folder)
+    scored = table[table["measure"].isin([*distinct_metrics(names)])]
+    refuse_unscored({info.label: scored}, requested_measures(requested, names))
     return result
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from medunlearn.audit.audit_tables import Key
 from medunlearn.audit.extraction import LEAK, NO_RESPONSE
 from medunlearn.data.refusals import REFUSED, is_refusal
-from medunlearn.data.responses import Response
+from medunlearn.data.responses import EMPTY, REASONING, Response
 from medunlearn.data.storage import read_json
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.verbatim import longest_run
@@ -25,13 +25,8 @@ from medunlearn.results.scores import read_scores
 if TYPE_CHECKING:
     from medunlearn.audit.probes import Probe
 
-TOOLS = "the server sent a call of a tool instead of an answer"
-REASONING = "the server sent reasoning alone, and no answer"
-EMPTY = "the server sent an empty answer"
 _LEAK = 10
 """A response that opens with a refusal and shares a run of so many tokens with the true text is none."""
-_TOOL_REASONS = frozenset({"tool_calls", "function_call"})
-_EMPTY_CONTENT = frozenset({"empty", "null"})
 
 
 def unanswered(responses: Mapping[Key, Response], probes: Mapping[str, Probe]) -> dict[Key, str]:
@@ -42,14 +37,10 @@ def unanswered(responses: Mapping[Key, Response], probes: Mapping[str, Probe]) -
 
 def _why(response: Response, probe: Probe) -> str:
     text = response.response
-    if response.refusal or response.finish_reason == "content_filter":
-        return REFUSED
+    if reason := response.unanswered:
+        return reason
     if not text.strip():
-        if response.finish_reason in _TOOL_REASONS:
-            return TOOLS
-        if response.reasoning:
-            return REASONING
-        return EMPTY if response.content in _EMPTY_CONTENT else ""
+        return EMPTY if response.content == "empty" else ""
     opening = text.lstrip()
     if response.cut and opening.startswith(("<think>", "<thinking>")) and "</think" not in opening:
         return REASONING

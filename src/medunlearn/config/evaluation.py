@@ -7,7 +7,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from medunlearn.config.probe_settings import QuestionProbes, SamplesPerPrompt
+from medunlearn.config.probe_settings import (
+    FactProbes,
+    ProbeSettings,
+    QuestionProbes,
+    SamplesPerPrompt,
+    SplitProbes,
+)
 from medunlearn.config.settings import (
     MOST_REPLICATES,
     AllowBroken,
@@ -19,39 +25,15 @@ from medunlearn.config.settings import (
 )
 
 
-class EvaluateSettings(QuestionProbes):
+class EvaluateSettings(FactProbes):
     """Ask a model the benchmark's questions and score its responses."""
 
     metrics: Words = Field(
         (), description="names from `medunlearn list measures`; default, or none: the benchmark's own"
     )
-    values: Literal["all", "choosing", "reporting"] = Field(
-        "all",
-        description="rank facts of all values, or of one seeded half of each subject's values: `forget` chooses "
-        "settings on one half and verifies on the other",
-    )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     backend: Backend = "own"
-    alternatives: int = Field(59, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
-    ranked: int | None = Field(
-        20, ge=1, description="rank the facts of this many subjects per side (seeded); null: of all"
-    )
-    rank_retained: bool = Field(
-        True, description="rank facts of retained subjects too; false: of forgotten and of unseen ones alone"
-    )
-    facts: int | None = Field(
-        2,
-        ge=1,
-        description="rank about this many facts per subject and fold, and per record; null: all",
-    )
-    rank_in: Literal["auto", "questions", "records", "both"] = Field(
-        "auto",
-        description="rank facts of answers, or in place in records; auto: those of subjects without question",
-    )
-    versions: int = Field(
-        19, ge=19, le=99, description="number of versions to rank a whole note among, for note_rank"
-    )
     image_control: bool = Field(
         False,
         description="ask the trained questions once more with another patient's image and with a blank one, "
@@ -73,10 +55,9 @@ class EvaluateSettings(QuestionProbes):
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
 
 
-class AttackSettings(Settings):
+class AttackSettings(SplitProbes):
     """Attack a model to measure what an adversary can still learn from it."""
 
-    split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     attacks: Words = Field(
         (),
         min_length=1,
@@ -108,12 +89,12 @@ class AttackSettings(Settings):
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
-    seed: int = Field(0, description="seed of the bootstrap")
 
 
-class JudgeSettings(Settings):
-    """Settings of a judging run."""
+class JudgeSettings(ProbeSettings):
+    """Settings of a judging run; a probe set names the questions or responses to judge."""
 
+    PROBES_OF = "questions"
     per_group: int | None = Field(None, ge=1, description="cases to judge per group (seeded); none: all")
     limit: int | None = Field(
         None, ge=1, description="judge one case per group from this many subjects (seeded); none: all"
@@ -135,6 +116,10 @@ class JudgeSettings(Settings):
     allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the sample, the judges and the bootstrap")
+
+    @classmethod
+    def of_probes(cls) -> tuple[str, ...]:
+        return ()
 
 
 class UtilitySettings(Settings):

@@ -154,6 +154,11 @@ class ForgetSettings(Settings):
         own = {"holdout", "prompt", "seed", "forget_patients", "probed", "notes", "same_person"} & set(self.build)
         if own:
             raise ValueError(f"build.{min(own)}: `forget` sets it itself, or has a flag of its own for it")
+        own = {"probes", "split", "folds", "values", "seed"} & set(self.evaluate)
+        if own:
+            raise ValueError(
+                f"evaluate.{min(own)}: `forget` sets it itself: what verifies follows from the request"
+            )
         own = {"split", "method", "seed"} & set(self.unlearn)
         if own:
             raise ValueError(f"unlearn.{min(own)}: `forget` sets it itself, or has a flag of its own for it")

@@ -50,6 +50,14 @@ def read_probes(path: Path) -> dict[str, Any]:
     return content
 
 
+def is_same_set(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """True if two contents of ``probes.json`` are of the same probes; settings that one lacks do not count."""
+    settings = [content["settings"] for content in (first, second)]
+    names = set(settings[0]) & set(settings[1])
+    alike = all(settings[0][name] == settings[1][name] for name in names)
+    return alike and all(first.get(part) == second.get(part) for part in ("of", "material", "ids"))
+
+
 class ProbeSettings(Settings):
     """Probes: what is asked, and how.
 
@@ -93,11 +101,18 @@ class ProbeSettings(Settings):
         return made
 
 
-class QuestionProbes(ProbeSettings):
-    """Questions that are asked."""
+class SplitProbes(ProbeSettings):
+    """Questions about the two sides of a split."""
 
     PROBES_OF = "questions"
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
+    seed: int = Field(0, description="seed of the subset, and of the bootstrap")
+
+
+class QuestionProbes(SplitProbes):
+    """Questions that are asked."""
+
+    PROBES_OF = "questions"
     folds: Folds = ("train", "holdout")
     template: Template | None = Field(None, description="prompt template or file; left out: the model's own")
     context: Context | None = Field(None, description="context mode; left out: the model's own")
@@ -110,7 +125,36 @@ class QuestionProbes(ProbeSettings):
     max_new_tokens: int | None = Field(
         None, ge=1, description="longest response; none: the longest reference answer and a quarter"
     )
-    seed: int = Field(0, description="seed of the subset, and of the bootstrap")
+
+
+class FactProbes(QuestionProbes):
+    """Questions that are asked, and facts that are ranked; older probe sets have no settings of facts."""
+
+    PROBES_OF = "questions"
+    values: Literal["all", "choosing", "reporting"] = Field(
+        "all",
+        description="rank facts of all values, or of one seeded half of each subject's values: `forget` chooses "
+        "settings on one half and verifies on the other",
+    )
+    alternatives: int = Field(59, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
+    ranked: int | None = Field(
+        20, ge=1, description="rank the facts of this many subjects per side (seeded); null: of all"
+    )
+    rank_retained: bool = Field(
+        True, description="rank facts of retained subjects too; false: of forgotten and of unseen ones alone"
+    )
+    facts: int | None = Field(
+        2,
+        ge=1,
+        description="rank about this many facts per subject and fold, and per record; null: all",
+    )
+    rank_in: Literal["auto", "questions", "records", "both"] = Field(
+        "auto",
+        description="rank facts of answers, or in place in records; auto: those of subjects without question",
+    )
+    versions: int = Field(
+        19, ge=19, le=99, description="number of versions to rank a whole note among, for note_rank"
+    )
 
 
 class TextProbes(ProbeSettings):

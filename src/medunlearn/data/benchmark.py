@@ -24,7 +24,7 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.origins import Provenance, read_provenance, why_undecided, written_by
 from medunlearn.data.records import FOLDS, KINDS, SIDES, Fold, Kind, Question, Record, Side
 from medunlearn.data.splits import Split, request
-from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits
+from medunlearn.data.tables import question_rows, record_rows, split_rows
 from medunlearn.errors import BenchmarkError, InputError, UnknownNameError, bullet_list
 from medunlearn.input_files import yaml_content
 
@@ -235,8 +235,8 @@ class Benchmark:
         several = any(record.further_images for record in self.records)
         groups = tables.records_schema(self.hierarchy.groups(), several=several)
         contents = {
-            "records.parquet": storage.table_bytes(record_rows(self.records), groups),
-            "questions.parquet": storage.table_bytes(question_rows(self.questions), tables.QUESTIONS),
+            "records.parquet": storage.table_bytes([*record_rows(self.records)], groups),
+            "questions.parquet": storage.table_bytes([*question_rows(self.questions)], tables.QUESTIONS),
             "splits.parquet": storage.table_bytes(split_rows(self.splits.values()), tables.SPLITS),
         }
         computed: dict[str, Any] = {
@@ -273,8 +273,8 @@ class Benchmark:
         manifest = _manifest(folder)
         schemas = (tables.records_schema([]), tables.QUESTIONS, tables.SPLITS)
         optional = (tables.OPTIONAL, None, None)
-        rows = [
-            storage.read_table(folder / table, schema, optional=more)
+        columns = [
+            storage.read_columns(folder / table, schema, optional=more)
             for table, schema, more in zip(TABLES, schemas, optional, strict=True)
         ]
         for table, expected in manifest["sha256"].items():
@@ -284,15 +284,16 @@ class Benchmark:
                     f"{folder / table} is not the file that {MANIFEST} describes (SHA-256 {actual[:12]}..., not "
                     f"{str(expected)[:12]}...). It was changed after it was built: build or copy the folder again."
                 )
-        for table, table_rows in zip(TABLES, rows, strict=True):
-            storage.refuse_nulls(folder / table, table_rows, tables.MAY_BE_NULL)
-        records, questions, splits = rows
-        parts: dict[str, Any] = {
-            "levels": tuple(manifest["levels"]),
-            "records": tuple(map(to_record, records)),
-            "questions": tuple(map(to_question, questions)),
-            "splits": to_splits(splits),
-        }
+        for table, content in zip(TABLES, columns, strict=True):
+            names = [name for name in content.column_names if name not in tables.MAY_BE_NULL]
+            if any(content.column(name).null_count for name in names):
+                storage.refuse_nulls(folder / table, content.to_pylist(), tables.MAY_BE_NULL)
+        (records, questions, splits), shared = columns, dict[str, str]()
+        parts: dict[str, Any] = {"levels": tuple(manifest["levels"])}
+        with storage.collection_paused():
+            parts["records"] = tables.to_records(records, shared)
+            parts["questions"] = tables.to_questions(questions, shared)
+            parts["splits"] = tables.to_splits(splits, shared)
         if (folder / TITLES).exists():
             rows_of_titles = storage.read_table(folder / TITLES, tables.TITLES)
             parts["titles"] = {row["record_id"]: row["title"] for row in rows_of_titles}

@@ -13,7 +13,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from medunlearn.data import storage
 from medunlearn.data.data_use import DataUse, recorded_use, tighter_record
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.records import Question
+from medunlearn.data.refusals import REFUSED
 from medunlearn.errors import BenchmarkError, InputError, StorageError
 
 LogProbs = tuple[tuple[float, ...], ...]
@@ -60,6 +60,11 @@ REPLIES = pa.schema(
 """Columns of a server's replies; a part without any, such as an older one or a local model's, lacks them all."""
 CUT = frozenset({"length", "max_tokens", "model_length"})
 """Reasons of servers for an answer that a limit ended."""
+TOOLS = "the server sent a call of a tool instead of an answer"
+REASONING = "the server sent reasoning alone, and no answer"
+EMPTY = "the server sent an empty answer"
+CUT_ELSEWHERE = "the answer was cut by another limit than the one asked for"
+_TOOL_REASONS = frozenset({"tool_calls", "function_call"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,17 @@ class Response:
         served = self.content is not None
         return not served if self.completion_tokens is None else self.completion_tokens < asked
 
+    @property
+    def unanswered(self) -> str:
+        """Reason for which a server's reply is no answer, as the server says; "" for one, if only of no words."""
+        if self.refusal or self.finish_reason == "content_filter":
+            return REFUSED
+        if self.response.strip():
+            return ""
+        if self.finish_reason in _TOOL_REASONS:
+            return TOOLS
+        return REASONING if self.reasoning else EMPTY if self.content == "null" else ""
+
 
 Responses = dict[tuple[str, str, int], Response]
 """By question, variant and sample."""
@@ -124,7 +140,7 @@ Responses = dict[tuple[str, str, int], Response]
 def responses_digest(responses: Iterable[Response]) -> str:
     """SHA-256 over a model's responses, independent of their order and parts on disk."""
     rows = sorted((r.question_id, r.variant, r.sample, r.response, r.response_tokens) for r in responses)
-    return storage.sha256_of_json(rows)
+    return storage.sha256_of_json(iter(rows))
 
 
 class ResponseStore:
@@ -189,7 +205,7 @@ class ResponseStore:
 
     def read(self) -> Responses:
         """Read all responses. A broken part is set aside, and its responses count as missing."""
-        return _read_parts(self.folder, lambda part: read_whole(part, _rows) or ())
+        return _read_parts(self.folder, lambda part: read_whole(part, _columns))
 
     def join(self) -> bool:
         """Join many parts into one, when a stage ends; False if there are few, or the disk or a part refused.
@@ -218,7 +234,7 @@ class ResponseStore:
             InputError: a part is broken.
         """
         try:
-            return _read_parts(folder, _rows)
+            return _read_parts(folder, _columns)
         except BenchmarkError as error:
             raise InputError(
                 f"{str(error).partition(' It is truncated')[0]} Its responses are lost: remove the results "
@@ -248,7 +264,7 @@ def _write_joined(path: Path, parts: Sequence[Path]) -> None:
                 pending = []
 
 
-def _read_parts(folder: Path, read: Callable[[Path], Iterable[dict[str, Any]]]) -> Responses:
+def _read_parts(folder: Path, read: Callable[[Path], pa.Table | None]) -> Responses:
     """The responses of all parts; read again if another process has joined some meanwhile."""
     while True:
         parts = sorted(folder.glob("part-*.parquet"))
@@ -262,15 +278,23 @@ def _read_parts(folder: Path, read: Callable[[Path], Iterable[dict[str, Any]]]) 
             return stored
 
 
-def _rows(part: Path) -> list[dict[str, Any]]:
-    return storage.read_table(part, RESPONSES, optional=REPLIES)
+def _columns(part: Path) -> pa.Table:
+    return storage.read_columns(part, RESPONSES, optional=REPLIES)
 
 
-def _responses(parts: Iterable[Iterable[dict[str, Any]]]) -> Responses:
+def _responses(parts: Iterable[pa.Table | None]) -> Responses:
     stored: Responses = {}
-    for row in chain.from_iterable(parts):
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        stored[row["question_id"], row["variant"], row["sample"]] = Response(**fields)
+    share = dict[str, str]().setdefault
+    for part in parts:
+        if part is None:
+            continue
+        names = [name for name in (*RESPONSES.names, *REPLIES.names) if name in part.column_names]
+        for name, variant, sample, *others in storage.rows_of(part, names):
+            variant = share(variant, variant)
+            values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in others]
+            stored[name, variant, sample] = Response(
+                name, variant, sample, **dict(zip(names[3:], values, strict=True))
+            )
     return stored
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -235,7 +236,13 @@ def table_bytes(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> bytes:
 def read_table(
     path: Path, schema: pa.Schema | None = None, *, optional: pa.Schema | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of a Parquet file.
+    """Rows of a Parquet file, as of :func:`read_columns`."""
+    rows: list[dict[str, Any]] = read_columns(path, schema, optional=optional).to_pylist()
+    return rows
+
+
+def read_columns(path: Path, schema: pa.Schema | None = None, *, optional: pa.Schema | None = None) -> pa.Table:
+    """A Parquet file as columns.
 
     Args:
         schema: required columns and types, if given.
@@ -248,10 +255,10 @@ def read_table(
         with pq.ParquetFile(regular_file(path, BenchmarkError)) as file:
             refuse_large(file, path, BenchmarkError)
             table = file.read()
-        rows: list[dict[str, Any]] = table.to_pylist()
+        table.validate(full=True)
     except FileNotFoundError:
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException) as error:
         raise BenchmarkError(
             f"{path} cannot be read as Parquet ({first_line(error)}). It is truncated or broken: "
             "build or copy the folder again."
@@ -259,9 +266,29 @@ def read_table(
     if schema is not None:
         extra = [field for field in optional or () if field.name in table.schema.names]
         _check_columns(path, table.schema, pa.schema([*schema, *extra]))
-    return rows
+    return table
 
 
+def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns row by row; only a few thousand rows are Python objects at a time."""
+    for batch in table.select(list(names)).to_batches(max_chunksize=BATCH):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Context without cyclic garbage collection, which would traverse thousands of new objects again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+BATCH = 8192
+"""Rows of a table that are Python objects at a time."""
 MOST_ROWS, MOST_CELLS = 5_000_000, 1_000_000_000
 """Rows that are read one by one, twice those of the largest public collections of notes; values of a table."""
 
@@ -382,7 +409,28 @@ def sha256_of(path: Path) -> str:
     return digest
 
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+
+
 def sha256_of_json(value: Any) -> str:
-    """SHA-256 of a value's canonical JSON: sorted keys, no spaces."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 of a value's canonical JSON: sorted keys, no spaces.
+
+    An iterator, or one in a list, is hashed as a list, an element at a time.
+    """
+    digest = hashlib.sha256()
+    for text in _json_texts(value):
+        digest.update(text.encode())
+    return digest.hexdigest()
+
+
+def _json_texts(value: Any) -> Iterator[str]:
+    is_list = isinstance(value, list | tuple) and any(isinstance(part, Iterator) for part in value)
+    if not is_list and not isinstance(value, Iterator):
+        yield _canonical(value)
+        return
+    yield "["
+    for place, part in enumerate(value):
+        if place:
+            yield ","
+        yield from _json_texts(part)
+    yield "]"

@@ -16,6 +16,7 @@ from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError, SourceError
 from medunlearn.judging.panel_tables import ALL
 from medunlearn.judging.tasks import UNSURE, JudgingCase, JudgingTask
+from medunlearn.probes.question_selection import recorded_probes
 from medunlearn.sources.table_files import read_rows
 
 _LABEL_LEVEL = "disease"
@@ -49,13 +50,19 @@ def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
     ]
 
 
-def question_cases(benchmark: Benchmark, folds: Sequence[str] = ("train",)) -> list[JudgingCase]:
+def question_cases(
+    benchmark: Benchmark, folds: Sequence[str] = ("train",), probes: Path | None = None
+) -> list[JudgingCase]:
     """Questions of these folds, each with its record's text; by default the training pool (AMNESIA, Appendix G).
 
+    Args:
+        probes: a probe set, whose questions of these folds are judged.
+
     Raises:
-        InputError: no question in these folds.
+        InputError: no question in these folds; a probe set of another benchmark.
     """
-    questions = [question for question in benchmark.questions if question.fold in folds]
+    asked = benchmark.questions if probes is None else recorded_probes(probes, benchmark)[0]
+    questions = [question for question in asked if question.fold in folds]
     if not questions:
         there = ", ".join(sorted({question.fold for question in benchmark.questions})) or "no questions"
         raise InputError(f"The benchmark has no question of fold {', '.join(folds)}; it has {there}.")

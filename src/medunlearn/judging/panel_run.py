@@ -143,12 +143,17 @@ def gather_material(source: Benchmark | Path, task: str, settings: JudgeSettings
         InputError: no such task, an unknown group, an unreadable table, nothing to judge.
     """
     if isinstance(source, Path):
-        if settings.splits:
-            raise InputError("--splits goes with a benchmark; a table has none.")
+        if settings.splits or settings.probes:
+            raise InputError("--splits and --probes go with a benchmark; a table has neither.")
         return sample_material(read_cases(source, get_task(task)), task, settings, use_of_file(source), ())
     if get_task(task).rates:
         raise InputError("A benchmark holds no responses to rate. Name a run and --benchmark, or a table.")
-    cases = question_cases(source, folds=settings.folds) if task == "question" else FROM_BENCHMARK[task](source)
+    if task == "question":
+        cases = question_cases(source, settings.folds, settings.probes)
+    elif settings.probes is None:
+        cases = FROM_BENCHMARK[task](source)
+    else:
+        raise InputError(f"--probes names questions, and the task {task} has none. Leave it out.")
     if settings.splits:
         case_ids = forgotten_ids(source, settings.splits)
         cases = [case for case in cases if case.case_id in case_ids]

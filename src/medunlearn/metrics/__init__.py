@@ -139,6 +139,11 @@ def distinct_metrics(requested: Iterable[str]) -> dict[str, str]:
     return distinct
 
 
+def requested_measures(requested: Collection[str], names: Iterable[str]) -> set[str]:
+    """Those of some measures that a user requested by name or path; the others come from a record or defaults."""
+    return {name for name, word in distinct_metrics(names).items() if {name, word} & {*requested}}
+
+
 def own_measures(requested: Iterable[str]) -> dict[str, dict[str, str]]:
     """Title, meaning and path of measures that are not ours, by their own names, as runs record them."""
     ours = metric_targets()

@@ -17,12 +17,15 @@ from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics.measure import Item, Measure, Score, Tools
 from medunlearn.metrics.needs import needs_model, reasons_unscored, refuse_unknown_needs
 from medunlearn.metrics.score_store import ScoreStore
+from medunlearn.metrics.unscored import RAISED
 from medunlearn.metrics.workers import in_processes, usable_cores
 
 # Items that are scored here first; the second half of them tells how long the others will take.
 _TRIAL = 1024
 # A process starts in half a second, or in two if it stems words; it is to have more than that to do.
 _SECONDS_TO_SHARE = 4.0
+# Items that a process is given at a time, which bounds its memory.
+_PIECE = 4096
 # Items that are scored by a model between two writes; a text of several items is encoded once in each chunk.
 _CHUNK = 2048
 
@@ -148,8 +151,8 @@ def _share_out(
     if processes is None:
         ahead = (time.perf_counter() - started) * len(rest) / (_TRIAL - untimed)
         processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
-    size = -(-len(rest) // processes)
-    parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
+    size = min(_PIECE, -(-len(rest) // processes))
+    parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)], processes)
     return {
         measure.name: [item_score for part in parts for item_score in part[place]]
         for place, measure in enumerate(measures)
@@ -214,7 +217,7 @@ def _why_failed(error: Exception) -> str:
     """The error's type and place; not its text, which may hold that of the item."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"the measure raised {type(error).__name__}{place}"
+    return f"{RAISED} {type(error).__name__}{place}"
 
 
 def _checked(measure: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:

@@ -29,12 +29,12 @@ MISSING: Mapping[Need, str] = {
 }
 """Reason of an item without this input."""
 INPUTS: Mapping[Need, str] = {
-    "response": "responses",
-    "response_tokens": "token ids of responses",
-    "reference_tokens": "token ids of references",
-    "answer_log_probs": "likelihoods of the references, of a model on this machine",
-    "answer_hits": "the choices along the references, of a model on this machine",
-    "alternative_log_probs": "likelihoods of a question's options",
+    "response": "text",
+    "response_tokens": "tokens",
+    "reference_tokens": "the reference's tokens",
+    "answer_log_probs": "likelihoods of the reference answer",
+    "answer_hits": "choices under teacher forcing",
+    "alternative_log_probs": "likelihoods of options",
     "fact_ranks": "ranks of facts",
     "note_ranks": "ranks of notes",
     "encoder": "a sentence encoder",
@@ -46,6 +46,11 @@ INPUTS: Mapping[Need, str] = {
     "keywords": "a question's keywords",
 }
 """The inputs in words."""
+GIFTS: tuple[Need, ...] = (
+    *("response", "response_tokens", "answer_log_probs", "answer_hits", "alternative_log_probs"),
+    *("fact_ranks", "note_ranks"),
+)
+"""Inputs that whoever answers may give, a model on this machine all of them; the others are computed."""
 
 
 def needs_model(measure: Measure) -> bool:

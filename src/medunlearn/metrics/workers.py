@@ -39,25 +39,30 @@ def shares(items: Sequence[Part], per_process: int, processes: int | None = None
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def in_processes(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """``[function(part) for part in parts]``, the first part in this process and each other part in a worker.
+def in_processes(
+    function: Callable[[Part], Result], parts: Sequence[Part], processes: int | None = None
+) -> list[Result]:
+    """``[function(part) for part in parts]``, the first part in this process and the others in turns.
 
-    No worker outlives the call, even after an error or Ctrl-C.
+    No worker outlives the call, even after an error or Ctrl-C. A worker holds one part at a time.
 
     Args:
         function: must be picklable, like its results: defined in an importable module, not in the main script.
+        processes: this one and workers; None: one a part.
 
     Raises:
         MedunlearnError: a worker died.
         Exception: raised by the function; the first in order of parts.
     """
-    if len(parts) < 2:
+    processes = min(len(parts), processes or len(parts))
+    if processes < 2:
         return [function(part) for part in parts]
     try:
-        with _pool(len(parts) - 1) as pool:
+        with _pool(processes - 1) as pool:
             with main_module_hidden():
-                pending = [pool.submit(function, part) for part in parts[1:]]
-            return [function(parts[0]), *(future.result() for future in pending)]
+                pending = {n: pool.submit(function, part) for n, part in enumerate(parts) if n % processes}
+            own = {n: function(parts[n]) for n in range(0, len(parts), processes)}
+            return [own[n] if n in own else pending[n].result() for n in range(len(parts))]
     except BrokenProcessPool as error:
         raise MedunlearnError(
             "A scoring process ended without an answer. Was it killed for memory? processes=1 scores in this "

@@ -20,10 +20,11 @@ from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, responses_digest
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import write_frame
-from medunlearn.metrics import own_measures
+from medunlearn.metrics import distinct_metrics, get_metric, own_measures
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Need, question_items, record_items
 from medunlearn.metrics.needs import TOOLS
+from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.probes.evaluation_folder import evaluation_folder, evaluation_inputs
@@ -47,6 +48,7 @@ from medunlearn.probes.respondents import (
     refuse_unanswerable,
 )
 from medunlearn.probes.score import (
+    DEFAULT,
     local_tools,
     measure_tools,
     metric_names,
@@ -62,7 +64,7 @@ from medunlearn.results.fact_table import fact_table
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import control_table
 from medunlearn.results.runs import Recording, Run, folder_of, is_complete, make_latest
-from medunlearn.results.scores import question_labels, record_labels
+from medunlearn.results.scores import question_labels, read_outcomes, record_labels
 from medunlearn.training.processes import Processes, join
 
 if TYPE_CHECKING:
@@ -92,12 +94,12 @@ def evaluate(
         InputError: an unknown split, metric or model.
         ConfigError: a respondent that gives nothing that the measures need.
         ModelError: a broken model, unless ``allow_broken``; its answers and scores are stored.
+        MedunlearnError: a requested measure scored nothing; the same.
     """
     refuse_other_material(settings.probes, material_of(benchmark))
     named = [model if isinstance(model, RespondentRun) else (Run.of(model), None) for model in (run, *against)]
     names = metric_names(benchmark, settings)
-    for own, _ in named:
-        _tell_lacking(own, names, quiet)
+    foreseen = {get_metric(name).name for own, _ in named for name in _tell_lacking(own, names, quiet)}
     processes, how = join(), dict[str, Any](quiet=quiet)
     if any(recorded_gifts(own) == EVERYTHING for own, _ in named):
         from medunlearn.probes.shared_work import SharedWork
@@ -108,12 +110,16 @@ def evaluate(
         for own, respondent in named
     ]
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
-    refuse_broken(evaluation.problems, allowed=settings.allow_broken)
+    problems = evaluation.problems
+    refuse_broken(problems, allowed=settings.allow_broken)
+    sound = [model for model in evaluation.models if not problems.get(model.run.label)]
+    tables = {model.run.label: read_outcomes(model.record.folder) for model in sound}
+    refuse_unscored(tables, distinct_metrics(own for own in settings.metrics if own != DEFAULT), foreseen)
     return evaluation
 
 
-def _tell_lacking(run: Run, names: Sequence[str], quiet: bool) -> None:
-    """Name the measures that a run's respondent leaves unscored, before anything is asked.
+def _tell_lacking(run: Run, names: Sequence[str], quiet: bool) -> dict[str, str]:
+    """Name the measures that a run's respondent leaves unscored, before anything is asked; returns the reasons.
 
     Raises:
         ConfigError: all of them.
@@ -121,6 +127,7 @@ def _tell_lacking(run: Run, names: Sequence[str], quiet: bool) -> None:
     gives = recorded_gifts(run)
     if lacking := refuse_unanswerable(names, gives, run.label):
         remark(f"{run.label} gives no more than a response's text: {', '.join(lacking)} are unscored", quiet=quiet)
+    return lacking
 
 
 def evaluate_together(

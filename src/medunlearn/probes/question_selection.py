@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from medunlearn.config import EvaluateSettings
+from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.errors import ConfigError
-from medunlearn.probes.probe_set import ProbeManifest
+from medunlearn.probes.probe_set import ProbeManifest, refuse_other_material, refuse_other_probes
 
 
 def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
@@ -60,6 +61,21 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
 def probe_set(benchmark: Benchmark, settings: EvaluateSettings, questions: Sequence[Question]) -> ProbeManifest:
     """The selected questions as a probe set."""
     return ProbeManifest.make(settings, material_of(benchmark), (question.question_id for question in questions))
+
+
+def recorded_probes(file: Path, benchmark: Benchmark) -> tuple[list[Question], ProbeManifest]:
+    """The questions of a recorded probe set, for a command that does not evaluate.
+
+    Raises:
+        InputError: the set was made from another benchmark, or gives other questions here.
+        ConfigError: the file holds no questions.
+    """
+    refuse_other_material(file, material_of(benchmark))
+    settings = check(EvaluateSettings, {"probes": file})
+    questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
+    probes = probe_set(benchmark, settings, questions)
+    refuse_other_probes(file, probes)
+    return questions, probes
 
 
 def material_of(benchmark: Benchmark) -> dict[str, str]:

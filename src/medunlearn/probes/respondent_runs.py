@@ -15,8 +15,9 @@ from medunlearn.data.data_use import resolve_use
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError
 from medunlearn.llm import ServerSettings
+from medunlearn.metrics.needs import GIFTS
 from medunlearn.models.sequences import Rendering
-from medunlearn.probes.respondents import CAPABILITIES, Respondent, RespondentRun
+from medunlearn.probes.respondents import Respondent, RespondentRun
 from medunlearn.probes.served_model import ServedModel
 from medunlearn.probes.stored_responses import is_table, read_answers
 from medunlearn.results.runs import Recording, Run, folder_of
@@ -91,7 +92,7 @@ def record_respondent(respondent: Respondent, benchmark: Benchmark, beside: Path
         recording.info.results = {
             "rendering": asdict(Rendering(images="ignore")),
             "fingerprint": fingerprint,
-            "respondent": {**respondent.facts(), "gives": [n for n in CAPABILITIES if n in respondent.gives]},
+            "respondent": {**respondent.facts(), "gives": [need for need in GIFTS if need in respondent.gives]},
             "benchmark_folder": folder_of(benchmark),
         }
     return Run.open(folder)

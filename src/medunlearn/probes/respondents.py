@@ -16,6 +16,7 @@ from medunlearn.errors import ConfigError
 from medunlearn.generation.decodings import GREEDY, Decoding
 from medunlearn.metrics import get_metric
 from medunlearn.metrics.measure import Need
+from medunlearn.metrics.needs import GIFTS, INPUTS
 from medunlearn.results.runs import Run
 
 if TYPE_CHECKING:
@@ -26,17 +27,7 @@ Key = tuple[str, str, int]
 Text: TypeAlias = "str | tuple[Message, ...]"
 """Text to continue, or the messages of a chat."""
 
-CAPABILITIES: Mapping[Need, str] = {
-    "response": "text",
-    "response_tokens": "tokens",
-    "answer_log_probs": "likelihoods of the reference answer",
-    "answer_hits": "choices under teacher forcing",
-    "alternative_log_probs": "likelihoods of options",
-    "fact_ranks": "ranks of facts",
-    "note_ranks": "ranks of notes",
-}
-"""Everything that a respondent may give, in words."""
-EVERYTHING: frozenset[Need] = frozenset(CAPABILITIES)
+EVERYTHING: frozenset[Need] = frozenset(GIFTS)
 TEXT_ALONE: frozenset[Need] = frozenset({"response"})
 
 
@@ -155,17 +146,17 @@ def recorded_gifts(run: Run) -> frozenset[Need]:
     recorded = run.info.results.get("respondent")
     if not recorded:
         return EVERYTHING
-    return frozenset(need for need in CAPABILITIES if need in recorded.get("gives", ()))
+    return frozenset(need for need in GIFTS if need in recorded.get("gives", ()))
 
 
 def lacking_needs(names: Sequence[str], gives: Collection[Need]) -> dict[str, str]:
     """Measure -> why a respondent that gives these inputs leaves it unscored; scorable ones have no entry."""
     lacking = {}
     for name in names:
-        needs = [need for need in get_metric(name).needs if need in CAPABILITIES and need not in gives]
+        needs = [need for need in get_metric(name).needs if need in EVERYTHING and need not in gives]
         if needs:
-            given = " and ".join(CAPABILITIES[need] for need in CAPABILITIES if need in gives) or "nothing"
-            wanted = " and ".join(CAPABILITIES[need] for need in needs)
+            given = " and ".join(INPUTS[need] for need in GIFTS if need in gives) or "nothing"
+            wanted = " and ".join(INPUTS[need] for need in needs)
             lacking[name] = f"the model was asked where it gives {given} alone, and the measure needs {wanted}"
     return lacking
 

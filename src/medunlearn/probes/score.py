@@ -12,15 +12,23 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.lineage import run_lineage
-from medunlearn.data.responses import ResponseStore, rated_options
+from medunlearn.data.responses import Response, ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_frames
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.metrics import Item, distinct_metrics, get_metric, named_measures, own_measures
+from medunlearn.metrics import (
+    Item,
+    distinct_metrics,
+    get_metric,
+    named_measures,
+    own_measures,
+    requested_measures,
+)
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import Tools, question_items, record_items
 from medunlearn.metrics.needs import MISSING, TOOLS, load_tools, need_problems
 from medunlearn.metrics.score_store import FOLDER, ScoreStore
+from medunlearn.metrics.unscored import refuse_unscored
 from medunlearn.models.folders import find_model, fingerprint
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
@@ -108,6 +116,7 @@ def score_evaluation(
         InputError: the run was not evaluated, the benchmark is missing or another one, or responses are missing.
         UnknownNameError: no such measure.
         ModelError: a broken model, unless ``allow_broken``.
+        MedunlearnError: a requested measure scored nothing.
     """
     evaluated = Evaluated.find(run, split)
     settings = check(EvaluateSettings, evaluated.record.info.config)
@@ -116,7 +125,7 @@ def score_evaluation(
     metric_list = named_measures(requested, recorded, evaluated.own_measures, (DEFAULT,))
     source = _benchmark(evaluated, benchmark)
     metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
-    items, labels, records = _stored_items(evaluated, source, settings, metric_list)
+    items, labels, records, responses = _stored_items(evaluated, source, settings, metric_list)
     lacking = lacking_needs(metric_list, recorded_gifts(evaluated.run))
     settings = _with_moved_tools(evaluated, settings, metric_list)
     store = score_store(evaluated.record.folder, settings, metric_list)
@@ -127,7 +136,7 @@ def score_evaluation(
         scores = read_scores(evaluated.record.folder)
         others = scores[~scores["measure"].isin([*distinct_metrics(metric_list)])]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
-        info, responses = evaluated.record.info, evaluated.responses
+        info = evaluated.record.info
         pairs = ((item.reference, responses[item.question_id]) for item in items if not item.unanswered)
         problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
@@ -135,6 +144,9 @@ def score_evaluation(
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
         store.remove()
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
+    if not info.problems:
+        foreseen = {get_metric(name).name for name in lacking}
+        refuse_unscored({evaluated.run.label: table}, requested_measures(requested, metric_list), foreseen)
     return Evaluated(evaluated.run, evaluated.record)
 
 
@@ -278,8 +290,8 @@ def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -
 
 def _stored_items(
     evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
-) -> tuple[list[Item], pd.DataFrame, list[Item]]:
-    """The evaluation's items from stored responses, their labels, and the items of records."""
+) -> tuple[list[Item], pd.DataFrame, list[Item], dict[str, Response]]:
+    """The evaluation's items from stored responses, their labels, the items of records, and the responses."""
     split, context = benchmark.split(settings.split), evaluated.context
     order = {name: place for place, name in enumerate(evaluated.questions["question_id"])}
     questions = [question for question in benchmark.questions if question.question_id in order]
@@ -310,4 +322,4 @@ def _stored_items(
     items = question_items(
         questions, sides, responses, options, keywords, ranks, tokens, evaluated.without_response
     )
-    return items, question_labels(benchmark, split, questions), record_items(sides, of_records)
+    return items, question_labels(benchmark, split, questions), record_items(sides, of_records), responses

@@ -9,7 +9,7 @@ from typing import Any
 
 from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import Question
-from medunlearn.data.responses import CUT, Response, ResponseStore
+from medunlearn.data.responses import CUT, ROW_GROUP, Response, ResponseStore
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError
 from medunlearn.generation.decodings import GREEDY_NAME
@@ -83,8 +83,8 @@ class StoredResponses:
         if keys and not present:
             raise SourceError(f"{self.file} has a response to none of the {len(keys):,} probes that are asked.")
         new = [response for response in present if _key(response) not in stored]
-        if new:
-            store.add(new)
+        for start in range(0, len(new), ROW_GROUP):
+            store.add(new[start : start + ROW_GROUP])
         advance(len(keys))
         return {key: self.reasons.get(key, MISSING) for key in keys if key not in self.responses}
 

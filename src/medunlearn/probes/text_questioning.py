@@ -11,7 +11,7 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import FactRank
 from medunlearn.data.records import Question
-from medunlearn.data.responses import LogProbs, Response, ResponseStore
+from medunlearn.data.responses import CUT_ELSEWHERE, LogProbs, Response, ResponseStore
 from medunlearn.errors import InputError
 from medunlearn.llm.requests import Message
 from medunlearn.metrics.measure import Need
@@ -23,8 +23,6 @@ from medunlearn.probes.respondents import Asking, Material, ProbePrompt, Respond
 from medunlearn.probes.run_stores import store_of
 from medunlearn.progress import progress, remark
 from medunlearn.results.runs import Run
-
-CUT_ELSEWHERE = "the answer was cut by another limit than the one asked for"
 
 
 @dataclass
@@ -87,7 +85,7 @@ class TextQuestioning:
             store.join()
             stored, facts = store.read(), {"respondent": self.respondent.facts()}
         self.reasons |= {
-            key[0]: why for key in keys if key in stored and (why := _reason_unanswered(stored[key], most))
+            key[0]: why for key in keys if key in stored and (why := reason_unscored(stored[key], most))
         }
         answers = {key[0]: stored[key] for key in keys if key in stored and key[0] not in self.reasons}
         return store.folder, answers, facts
@@ -120,21 +118,14 @@ class TextQuestioning:
         return f"{prompt.shared}{prompt.own}"
 
 
-def _reason_unanswered(response: Response, asked: int) -> str:
-    """Reason for which a reply is no whole answer, as the server says; empty for an answer, if only of no words.
+def reason_unscored(response: Response, asked: int) -> str:
+    """Reason for which a reply is no whole answer; "" for an answer, if only of no words.
 
     Args:
         asked: tokens that were asked for at most. An answer that this limit ended is whole here, as it is for a
             model on this machine.
     """
-    if response.refusal or response.finish_reason == "content_filter":
-        return "the server refused to answer"
-    if not response.response.strip():
-        if response.reasoning:
-            return "the server sent reasoning alone, and no answer"
-        if response.content == "null":
-            return "the server sent no answer"
-    return CUT_ELSEWHERE if response.is_cut_before(asked) else ""
+    return response.unanswered or (CUT_ELSEWHERE if response.is_cut_before(asked) else "")
 
 
 class _AnswerStore(ResponseStore):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.config.probe_settings import PROBES_FILE, is_same_set, read_probes
 from medunlearn.data.data_use import DataUse, tightest
 from medunlearn.data.origins import read_provenance, why_undecided
 from medunlearn.data.records import RECORD
@@ -30,6 +31,7 @@ from medunlearn.results.matrix import ScoreMatrix, score_matrix
 from medunlearn.results.rated import with_drawn_names
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import FILE, Run
+from medunlearn.results.scores import FILE as SCORES
 from medunlearn.results.scores import read_scores
 from medunlearn.results.summary import EVALUATION, NUMBERS, compare, summarize
 
@@ -75,13 +77,24 @@ class Evaluated:
     record: Run
 
     @staticmethod
-    def find(run: Run, split: str | None = None) -> Evaluated:
+    def find(run: Run, split: str | None = None, probes: Path | None = None) -> Evaluated:
         """The latest complete evaluation in a run's folder, on the given split or any.
+
+        Args:
+            probes: ``probes.json`` of another evaluation; only one of the same probes counts.
 
         Raises:
             InputError: there is none, or several splits without a given one.
         """
         records = run.complete_below(FOLDER)
+        if probes is not None:
+            content = read_probes(probes)
+            with_probes = [record for record in records if (record.folder / PROBES_FILE).exists()]
+            records = [record for record in with_probes if is_same_set(content, read_probes(record.folder))]
+            if not records:
+                raise InputError(
+                    f"{run.folder} was not evaluated on the probe set {probes}. Evaluate it first, with --probes."
+                )
         splits = sorted({str(record.info.split) for record in records})
         if split is None and len(splits) > 1:
             raise InputError(
@@ -205,8 +218,9 @@ class Evaluated:
     @cached_property
     def questions(self) -> pd.DataFrame:
         """One row per question: question_id, subject, side, fold, kind."""
-        of_questions = self.table[self.table["kind"] != RECORD]
-        rows = of_questions[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
+        columns = ["item", *_ABOUT]
+        table = read_frame(self.record.folder / SCORES, columns, columns=columns)
+        rows = table[table["kind"] != RECORD].drop_duplicates("item").reset_index(drop=True)
         return rows.rename(columns={"item": "question_id"})
 
     @cached_property

@@ -141,6 +141,11 @@ def replace_scores(folder: Path, rows: pd.DataFrame, **labels: Sequence[str]) ->
     return write_scores(folder, rows)
 
 
+def read_outcomes(folder: Path) -> pd.DataFrame:
+    """The columns ``measure``, ``value`` and ``reason`` of a score table."""
+    return read_frame(folder / FILE, ("measure", "value", "reason"), columns=["measure", "value", "reason"])
+
+
 def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
     """The score table of a record's folder.
 

@@ -62,7 +62,12 @@ def job(
 
 def _responses_of(run: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
     if run.info.verb != "attack":
-        return responses_of(Evaluated.find(run, settings.split), benchmark, settings)
+        return responses_of(Evaluated.find(run, settings.split, settings.probes), benchmark, settings)
+    if settings.probes is not None:
+        raise InputError(
+            f"{run.folder} holds attacks: --probes names the evaluation of a run, or questions of a benchmark. "
+            "Leave it out, or attack with --probes."
+        )
     for family in all_families([run]):
         if family.has_answers(run):
             return family.answers(run, benchmark, settings)

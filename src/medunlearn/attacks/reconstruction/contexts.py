@@ -5,7 +5,7 @@ Source: MedForget, Section 5.4 and Table 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from medunlearn.data.benchmark import Benchmark
@@ -76,10 +76,13 @@ class NodeNames:
 
 
 def attacked_questions(
-    benchmark: Benchmark, split: Split, sides: Sequence[str]
+    benchmark: Benchmark, split: Split, sides: Sequence[str], among: Collection[str] | None = None
 ) -> tuple[NodeNames, list[Question], int]:
     """Names, questions of the train fold except kind ``identity``, and the number skipped because their record has
     no node at some level.
+
+    Args:
+        among: ids of the questions that may be asked; None: all.
     """
     names = NodeNames.of(benchmark)
     if not names.levels:
@@ -92,12 +95,13 @@ def attacked_questions(
         for side in SIDES
         if side in sides
         for question in benchmark.questions_of(split, side, ("train",))
-        if question.kind != "identity"
+        if question.kind != "identity" and (among is None or question.question_id in among)
     ]
     whole = [q for q in questions if benchmark.record[q.record_id].groups.keys() >= set(names.levels)]
     if not whole:
         raise InputError(
-            f"Split {split.name!r} has no question of the train fold about a record with {', '.join(names.levels)}."
+            f"Split {split.name!r} has no question of the train fold about a record with {', '.join(names.levels)}"
+            f"{'' if among is None else ' in the probe set'}."
         )
     return names, whole, len(questions) - len(whole)
 

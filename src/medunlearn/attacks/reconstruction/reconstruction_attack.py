@@ -111,6 +111,7 @@ class Cumulative(Attack):
     source: ClassVar[str] = "MedForget, Section 5.4"
     family: ClassVar[AttackFamily] = RECONSTRUCTION
     scored_by: ClassVar[tuple[str, ...]] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
+    probe_settings: ClassVar[tuple[str, ...]] = ("context", "max_new_tokens")
 
     sides: Literal["forget", "retain", "both"] = "forget"
     context: Context = "closed_book"

@@ -28,6 +28,7 @@ from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems
 from medunlearn.models.sequences import Rendering
+from medunlearn.probes.question_selection import recorded_probes
 from medunlearn.probes.reference_tokens import reference_tokens
 from medunlearn.results.runs import Recording
 from medunlearn.results.scores import question_labels, replace_scores
@@ -62,13 +63,15 @@ class ReconstructionJob(AttackJob):
         """Settings of an equivalent `evaluate`."""
         shared = ("split", "weights", "batch_size", "allow_broken", "seed")
         values: dict[str, object] = {name: getattr(self.settings, name) for name in shared}
-        values |= {"context": self.context, "max_new_tokens": self.max_new_tokens}
-        return check(EvaluateSettings, values)
+        file, own = self.settings.probes, {"context": self.context, "max_new_tokens": self.max_new_tokens}
+        return check(EvaluateSettings, values | (own if file is None else {"probes": file}))
 
     @cached_property
     def questions(self) -> tuple[NodeNames, list[Question], int]:
         """Names, questions and the number of skipped ones. Raises InputError: none can be asked."""
-        return attacked_questions(self.benchmark, self.benchmark.split(self.settings.split), self.sides)
+        split, file = self.benchmark.split(self.settings.split), self.settings.probes
+        among = None if file is None else {q.question_id for q in recorded_probes(file, self.benchmark)[0]}
+        return attacked_questions(self.benchmark, split, self.sides, among)
 
     def check(self) -> None:
         attacked_questions(self.benchmark, self.benchmark.split(self.settings.split), SIDES)
@@ -105,7 +108,7 @@ class ReconstructionJob(AttackJob):
                 asker.rate(own, self.measures)
 
     def _rendering(self, holder: ModelHolder) -> Rendering:
-        return holder.run.rendering(None, self.context)
+        return holder.run.rendering(self.evaluation.template, self.evaluation.context)
 
     def _asker(self, holder: ModelHolder, context: ContextLevel) -> Asker:
         """The model with responses stored for a context level; loaded only if a response is missing."""

@@ -77,32 +77,26 @@ class StateMeasurer:
     def evaluation(self) -> EvaluateSettings:
         """Settings of an equivalent `evaluate`."""
         attack, settings = self.attack, self.settings
-        return check(
-            EvaluateSettings,
-            {
-                "split": settings.split,
-                "metrics": self.measures,
-                "folds": [attack.fold, *(["utility"] if attack.unseen else [])],
-                "context": attack.context,
-                "limit": attack.subjects,
-                "max_new_tokens": attack.max_new_tokens or None,
-                "batch_size": settings.batch_size,
-                "weights": settings.weights,
-                "alternatives": attack.alternatives,
-                "ranked": None,
-                "facts": attack.facts,
-                "values": attack.values,
-                "rank_retained": not attack.unseen,
-                "rank_in": "questions",
-                "allow_broken": settings.allow_broken,
-                "replicates": settings.replicates,
-                "seed": settings.seed,
-            },
-        )
+        own = {
+            "folds": [attack.fold, *(["utility"] if attack.unseen else [])],
+            "context": attack.context,
+            "limit": attack.subjects,
+            "max_new_tokens": attack.max_new_tokens or None,
+            "alternatives": attack.alternatives,
+            "ranked": None,
+            "facts": attack.facts,
+            "values": attack.values,
+            "rank_retained": not attack.unseen,
+            "rank_in": "questions",
+        }
+        shared = ("split", "batch_size", "weights", "allow_broken", "replicates", "seed")
+        probes = own if settings.probes is None else {"probes": settings.probes}
+        values = {name: getattr(settings, name) for name in shared}
+        return check(EvaluateSettings, {**values, **probes, "metrics": self.measures})
 
     @cached_property
     def rendering(self) -> Rendering:
-        return self.run.rendering(None, self.attack.context)
+        return self.run.rendering(self.evaluation.template, self.evaluation.context)
 
     @cached_property
     def questions(self) -> list[Question]:
@@ -116,6 +110,8 @@ class StateMeasurer:
             questions = self._beside_unseen(questions)
         questions = [question for question in questions if self._is_asked(question)]
         if not any(self.side(question) == "forget" for question in questions):
+            if self.settings.probes is not None:
+                raise InputError(f"The probe set {self.settings.probes} has no question about the forget set.")
             raise InputError(
                 f"The split has no question of the fold {self.attack.fold} about its forget set. Choose another: "
                 f"--{self.attack.name}.fold holdout."

@@ -148,6 +148,9 @@ class RecoveryAttack(RecoveryInterface):
     """Measures of what is said, of what is likeliest token by token, and of what is likelier than its
     alternatives.
     """
+    probe_settings: ClassVar[tuple[str, ...]] = (
+        *("subjects", "fold", "context", "max_new_tokens", "alternatives", "facts", "unseen", "kinds", "values"),
+    )
 
     subjects: Annotated[int | None, Field(ge=1)] = 50
     fold: Fold = "train"

@@ -155,7 +155,7 @@ def draw_samples(model: AttackedModel, attack: RepeatedSampling) -> dict[str, li
         Decoding(attack.temperature, None, attack.top_p if attack.top_p < 1 else None),
         samples=attack.samples,
         seed=attack.seed,
-        max_new_tokens=attack.max_new_tokens or longest_answer(model.live.tokenizer, model.benchmark),
+        max_new_tokens=model.evaluation.max_new_tokens or longest_answer(model.live.tokenizer, model.benchmark),
     )
 
 

@@ -1,0 +1,52 @@
+"""Measures that scored no item of a model: a command that was asked for them must not end well."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pandas as pd
+
+from medunlearn.errors import MedunlearnError
+
+RAISED = "the measure raised"
+"""Beginning of the reason of an item on which a measure raised an error."""
+_SHOWN = 3
+"""Reasons that a message tells of each measure, the most frequent ones."""
+
+
+def refuse_unscored(
+    tables: Mapping[str, pd.DataFrame], requested: Collection[str], foreseen: Collection[str] = ()
+) -> None:
+    """Refuse score tables in which a requested measure has no value; the tables stay on disk.
+
+    Measures of defaults may find nothing to score, unless all of them find nothing or one raised an error on every
+    item that it was given.
+
+    Args:
+        tables: label of a model -> its score table.
+        requested: names of the measures that the user named.
+        foreseen: measures that the model cannot be scored by, as was said before it was asked.
+
+    Raises:
+        MedunlearnError: names each measure, with its most frequent reasons.
+    """
+    problems = [text for label, table in tables.items() for text in _problems(label, table, requested, foreseen)]
+    if problems:
+        raise MedunlearnError(
+            f"Nothing was measured by some measures. {' '.join(problems)} What was scored is stored. Correct the "
+            "measure and score again (`medunlearn score`), or leave it out."
+        )
+
+
+def _problems(
+    label: str, table: pd.DataFrame, requested: Collection[str], foreseen: Collection[str]
+) -> Iterator[str]:
+    is_empty = table["value"].isna().groupby(table["measure"], sort=False).all()
+    for measure in is_empty.index[is_empty]:
+        reasons = table.loc[table["measure"] == measure, "reason"].astype("string").fillna("")
+        raised = reasons.str.startswith(RAISED).any()
+        if measure not in foreseen and (measure in requested or raised or is_empty.all()):
+            counts = reasons.value_counts()
+            told = "; ".join(f"{reason} ({count:,})" for reason, count in counts.head(_SHOWN).items())
+            more = f"; and {len(counts) - _SHOWN:,} other reasons" if len(counts) > _SHOWN else ""
+            yield f"{measure} scored none of {len(reasons):,} items of {label}: {told}{more}."
