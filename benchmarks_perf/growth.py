@@ -102,7 +102,8 @@ def stored_rows(count: int, folder: Path) -> Any:
 def samples(prepared: Any) -> object:
     from medunlearn.audit.stored_probes import read_stored
 
-    return read_stored(*prepared, 50)
+    path, unit = prepared
+    return read_stored(path, unit, 50)
 
 
 def template_texts(count: int, folder: Path) -> Any:
