@@ -88,7 +88,8 @@ def test_controls(attacked: Attacks) -> None:
     assert perfect["difference"].tolist() == pytest.approx([0.0] * len(perfect))
     assert (perfect["difference_low"] <= 0).all()
     assert (perfect["difference_high"] >= 0).all()
-    assert set(perfect["reading"]) <= {NOT_TOLD_APART, NO_POWER}
+    # Of both checkpoints together it is told what the old one adds, not whether something came back.
+    assert set(perfect["reading"].drop("checkpoint_difference")) <= {NOT_TOLD_APART, NO_POWER}
     # A model whose answers about everybody are gone is not read as one that forgot.
     assert set(rows(attacked, "damaged")["reading"]) == {DAMAGED}
 
@@ -128,9 +129,10 @@ def test_a_battery_that_was_cut_off_goes_on_with_the_next_attack(
     for name in ("relearning", "sampling", "prompt_transforms", "extraction_strength", "collateral"):
         monkeypatch.setattr(attack_class(name), "results", refuse)
     settings = attack_settings({"split": "gone", "attacks": "quick", "allow_broken": True, **FEW})
-    again = attack(knowing["nothing"], pulses, settings, device="cpu", quiet=True)
+    others = [model.run for model in attacked.models[1:]]
+    again = attack(knowing["nothing"], pulses, settings, against=others, device="cpu", quiet=True)
     results = again.models[0].record.info.results
-    assert set(results["failed"]) == {"verbatim"}
+    assert set(results["failed"]) == {"verbatim", "membership", "forgotten_patients"}  # no notes, no non-members
     assert results["quantization"]["strengths"] == done["strengths"]
 
 
