@@ -40,6 +40,8 @@ FEW: dict[str, Any] = {
     "prompt_transforms.rules": ("few_shot", "json"),
     "prompt_transforms.alternatives": 9,
 }
+UNREAD = ["checkpoint_difference", "hidden_distance"]
+"""What the old checkpoint adds, and where states moved: not whether something came back."""
 
 
 def changed(run: Run, folder: Path, label: str, change: Any) -> Run:
@@ -88,10 +90,12 @@ def test_controls(attacked: Attacks) -> None:
     assert perfect["difference"].tolist() == pytest.approx([0.0] * len(perfect))
     assert (perfect["difference_low"] <= 0).all()
     assert (perfect["difference_high"] >= 0).all()
-    # Of both checkpoints together it is told what the old one adds, not whether something came back.
-    assert set(perfect["reading"].drop("checkpoint_difference")) <= {NOT_TOLD_APART, NO_POWER}
+    assert set(perfect["reading"].drop(UNREAD)) <= {NOT_TOLD_APART, NO_POWER}
     # A model whose answers about everybody are gone is not read as one that forgot.
-    assert set(rows(attacked, "damaged")["reading"]) == {DAMAGED}
+    damaged = rows(attacked, "damaged")
+    assert set(damaged["reading"].drop(UNREAD)) <= {DAMAGED, NO_POWER}
+    assert (damaged["reading"] == DAMAGED).sum() >= 7
+    assert damaged.loc[UNREAD, "reading"].isna().all()
 
 
 def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:
