@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from medunlearn.attacks import expand
+
 Medunlearn = Callable[..., Any]
 TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32", "--quiet")
 SPLIT = ("--split", "random_25")
@@ -40,7 +42,11 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
     table = pd.DataFrame(payload["table"])
     areas = table[table["measure"] == "auc"]
     assert set(areas["model"]) == {"GA", "target", "retrained"}
-    assert set(areas["attack"]) == {"loss", "zlib", "min_k", "min_k_pp", "reference", "gradient_norm"}
+    assert set(areas["attack"]) == {*expand(["membership"])}
+    # This attack takes non-members for its prefix, and six are too few to lose any.
+    is_short = areas["attack"] == "conditional_ratio"
+    assert areas[is_short]["value"].isna().all()
+    areas = areas[~is_short]
     assert areas["value"].between(0, 1).all()
     assert (areas["n_members"] == 2).all()
     assert (areas["n_nonmembers"] == 6).all()
@@ -184,6 +190,7 @@ def test_a_folder_that_holds_tokens_of_others(medunlearn: Medunlearn, outside: P
     tokens = pd.read_parquet(folder / "membership_tokens.parquet")
     tokens.iloc[::-1].reset_index(drop=True).to_parquet(folder / "membership_tokens.parquet")
     info = json.loads((folder / "run.json").read_text())
+    info["results"].pop("membership")
     (folder / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
     scores = (folder / "scores.parquet").read_bytes()
     assert "it is of other documents" in medunlearn(*words).text

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 Medunlearn = Callable[..., Any]
@@ -57,10 +58,15 @@ def test_json_is_all_that_is_on_standard_output(medunlearn: Medunlearn, runs: Pa
 
 
 def test_unscored_is_never_zero(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
-    result = evaluate(medunlearn, runs, bench, *QUICK, "--metrics=[rouge_l,cs]", "--json")
-    rows = [row for row in json.loads(result.stdout)["table"] if row["measure"] == "cs"]
-    assert rows
-    assert all(row["value"] is None and row["n_scored"] == 0 and row["n_unscored"] > 0 for row in rows)
+    """A measure that was asked for and scored nothing is an error; what is stored of it has no value."""
+    result = evaluate(medunlearn, runs, bench, *QUICK, "--metrics=[rouge_l,cs]", code=1)
+    assert "cs scored none of" in result.stderr
+    (file,) = (runs / "graddiff" / "evaluations").glob("*/summary.parquet")
+    rows = pd.read_parquet(file).query("measure == 'cs'")
+    assert len(rows)
+    assert rows["value"].isna().all()
+    assert (rows["n_scored"] == 0).all()
+    assert (rows["n_unscored"] > 0).all()
 
 
 def test_quiet(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:

@@ -183,6 +183,7 @@ TESTED_IN = {
     "lume-olmo.yaml": "papers/test_scales.py",
     "lume-new.yaml": "docs/test_lume_tofu_muse.py",
     "sweep-small.yaml": "cli/test_sweep.py",
+    "leaderboard.yaml": "cli/test_sweep.py",
     "sweep-amnesia-400.yaml": "study/sweep/test_plan.py",
     "tune-small.yaml": "cli/test_tune.py",
     "medforget-tiny.yaml": "papers/medforget/test_run.py",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from forking import forked_workers
 from pages import Page
 
@@ -148,3 +149,12 @@ def test_the_page_names_every_key() -> None:
 
     named = set(re.findall(r"`\"?(\w+)\"?`", PAGE.text))
     assert set(SweepSettings.model_fields) <= named
+
+
+def test_the_leaderboard_is_planned(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    """Every method of leaderboard.yaml is there, and a model to measure it by."""
+    file = ROOT / "examples" / "leaderboard.yaml"
+    methods = yaml.safe_load(file.read_text())["unlearn"]["methods"]
+    words = ("--seeds", 0, "--benchmark.synthetic", 20, "--out", tmp_path, "--plan", "--json")
+    cells = json.loads(medunlearn("sweep", file, *words).stdout)["cells"]
+    assert [cell["method"] for cell in cells if cell["kind"] == "unlearn"] == methods

@@ -248,7 +248,7 @@ class AttackBattery:
     def _is_complete(self, name: str, earlier: Mapping[str, Any], folder: Path) -> bool:
         """True if a run that was cut off had finished a family's attacks."""
         (family,) = (own for own in families_of(self.settings.attacks) if own.name == name)
-        return name in earlier and (folder / family.summary_file).exists()
+        return name in earlier and all((folder / file).exists() for file in (family.summary_file, SCORES))
 
     def _run_job(self, name: str, job: AttackJob, holder: ModelHolder, recording: Recording) -> None:
         """Run a family's attacks; a failure is recorded, unless it concerns the model, the disk or a process."""
