@@ -39,12 +39,12 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
     runs = ("--against", outside.parent / "target", "--against", outside.parent / "retrained")
     words = ("--attacks", "membership", *runs, "--replicates=50", f"--reference={outside.parent / 'retrained'}")
     payload = json.loads(attack(medunlearn, outside, "ga", *words, "--json").stdout)
-    table = pd.DataFrame(payload["table"])
-    assert set(table["attack"]) == {*expand(["membership"])}
+    whole = pd.DataFrame(payload["table"])
+    assert set(whole["attack"]) == {*expand(["membership"])}
     # This attack takes non-members for its prefix, and six are too few to lose any.
-    is_short = table["attack"] == "conditional_ratio"
-    assert table[is_short]["value"].isna().all()
-    table = table[~is_short]
+    is_short = whole["attack"] == "conditional_ratio"
+    assert whole[is_short]["value"].isna().all()
+    table = whole[~is_short]
     areas = table[table["measure"] == "auc"]
     assert set(areas["model"]) == {"GA", "target", "retrained"}
     assert areas["value"].between(0, 1).all()
@@ -64,7 +64,7 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
     result = attack(medunlearn, outside, "ga", *words, "--out", tmp_path / "table.csv").stdout
     assert "Area under the ROC curve, all documents: 2 members, 6 non-members" in result
     assert "not measurable" in result
-    assert len(pd.read_csv(tmp_path / "table.csv")) == len(table)
+    assert len(pd.read_csv(tmp_path / "table.csv")) == len(whole)
 
 
 def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, monkeypatch: Any) -> None:
