@@ -21,7 +21,7 @@ START = (
     f"{TRAIN} --out runs/before --epochs 0 --pretrain-epochs 0",
 )
 SMALL = ["--max-new-tokens=31", "--replicates=20", "--shortest-suffix=10", "--allow-broken"]
-SMALL_DEMO = ["--texts", "2", "--epochs", "2"]
+SMALL_DEMO = ["--texts", "2", "--epochs", "2", "--no-open"]
 
 
 def run(line: str, *more: str) -> str:
