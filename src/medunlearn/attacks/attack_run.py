@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from medunlearn.attacks import attack_class, attack_sets, expand, families_of, make_attack
 from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob, SecondRole
-from medunlearn.attacks.attacked import FAILED, FOLDER, Attacked, Attacks
+from medunlearn.attacks.attacked import FAILED, FOLDER, NOT_APPLICABLE, Attacked, Attacks
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
@@ -22,6 +22,7 @@ from medunlearn.errors import (
     InputError,
     MedunlearnError,
     ModelError,
+    NotApplicableError,
     ProcessError,
     StorageError,
     first_line,
@@ -266,7 +267,10 @@ class AttackBattery:
             if is_lost or any(holder.processes.gather(isinstance(error, ModelError | StorageError))):
                 raise
             failure = _failure_of(error, name)
-        recording.info.results.setdefault(FAILED, {})[name] = str(failure)
+        is_fault = not isinstance(failure, NotApplicableError)
+        recording.info.results.setdefault(FAILED if is_fault else NOT_APPLICABLE, {})[name] = str(failure)
+        if not is_fault:
+            return
         self.errors[holder.run.label, name] = failure
         holder.drop_others()
         gc.collect()

@@ -44,7 +44,7 @@ class BroughtBack:
         failures = [
             Failure(family, model.run, reason)
             for model in attacks.models
-            for family, reason in model.failed.items()
+            for family, reason in model.without_result.items()
         ]
         return cls.gather(attacks.by_family.values(), records, failures)
 

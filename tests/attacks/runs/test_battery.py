@@ -17,6 +17,7 @@ from medunlearn.attacks.attack_run import attack
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.brought_back import BroughtBack
+from medunlearn.attacks.recovery.image_changes_attack import NO_IMAGES
 from medunlearn.attacks.recovery.recovery_results import DAMAGED, NO_POWER, NOT_TOLD_APART, STILL_THERE
 from medunlearn.attacks.workbench import Workbench
 from medunlearn.data.benchmark import Benchmark
@@ -106,6 +107,10 @@ def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:
     # The documents are too short to be continued: the cell says so, and the others have their numbers.
     (failed,) = {row["reason"] for row in data["table"] if row["attack"] == "verbatim"}
     assert failed in text
+    # No images: the cell says so, and nothing failed by it.
+    assert {row["reason"] for row in data["table"] if row["attack"] == "image_changes"} == {NO_IMAGES}
+    assert NO_IMAGES in text
+    assert {name for _, name, _ in attacked.failed} == {"verbatim"}
     # No retrained model: every attack says what its number means then, and nothing is read as come back.
     alone = BroughtBack.of(replace(attacked, models=attacked.models[:1]))
     assert alone.table["difference"].isna().all()
