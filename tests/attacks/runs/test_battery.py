@@ -41,6 +41,8 @@ FEW: dict[str, Any] = {
     "prompt_transforms.rules": ("few_shot", "json"),
     "prompt_transforms.alternatives": 9,
 }
+UNREAD = ["checkpoint_difference", "hidden_distance"]
+"""What the old checkpoint adds, and where states moved: not whether something came back."""
 
 
 def changed(run: Run, folder: Path, label: str, change: Any) -> Run:
@@ -89,9 +91,12 @@ def test_controls(attacked: Attacks) -> None:
     assert perfect["difference"].tolist() == pytest.approx([0.0] * len(perfect))
     assert (perfect["difference_low"] <= 0).all()
     assert (perfect["difference_high"] >= 0).all()
-    assert set(perfect["reading"]) <= {NOT_TOLD_APART, NO_POWER}
+    assert set(perfect["reading"].drop(UNREAD)) <= {NOT_TOLD_APART, NO_POWER}
     # A model whose answers about everybody are gone is not read as one that forgot.
-    assert set(rows(attacked, "damaged")["reading"]) == {DAMAGED}
+    damaged = rows(attacked, "damaged")
+    assert set(damaged["reading"].drop(UNREAD)) <= {DAMAGED, NO_POWER}
+    assert (damaged["reading"] == DAMAGED).sum() >= 7
+    assert damaged.loc[UNREAD, "reading"].isna().all()
 
 
 def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:
@@ -133,9 +138,10 @@ def test_a_battery_that_was_cut_off_goes_on_with_the_next_attack(
     for name in ("relearning", "sampling", "prompt_transforms", "extraction_strength", "collateral"):
         monkeypatch.setattr(attack_class(name), "results", refuse)
     settings = attack_settings({"split": "gone", "attacks": "quick", "allow_broken": True, **FEW})
-    again = attack(knowing["nothing"], pulses, settings, device="cpu", quiet=True)
+    others = [model.run for model in attacked.models[1:]]
+    again = attack(knowing["nothing"], pulses, settings, against=others, device="cpu", quiet=True)
     results = again.models[0].record.info.results
-    assert set(results["failed"]) == {"verbatim"}
+    assert set(results["failed"]) == {"verbatim", "membership", "forgotten_patients"}  # no notes, no non-members
     assert results["quantization"]["strengths"] == done["strengths"]
 
 

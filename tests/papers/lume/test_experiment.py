@@ -25,7 +25,7 @@ SMALL = (
 
 @pytest.mark.skipif(not DATA.exists(), reason="the real LUME files (../shared/data/lume) are not here")
 def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = re.findall(r"^medunlearn .*lume-small.*$", (ROOT / "docs" / "papers.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^medunlearn .*lume-small.*$", (ROOT / "docs" / "papers" / "lume.md").read_text(), re.M)
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone" / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "shared").symlink_to(DATA.parents[1])

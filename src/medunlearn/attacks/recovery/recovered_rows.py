@@ -52,7 +52,7 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
             continue
         gap = _worst_gap(gaps.get(name, pd.DataFrame()))
         may_read = model.run.role == "unlearned" and not _is_broken(attacks, model) and not attacks.undecided
-        may_read &= attack.compares_with_retrained and not (references and attacks.is_reference_refused)
+        may_read &= attack.has_readings and not (references and attacks.is_reference_refused)
         reading = reading_of(line, gaps[name], attack.before, of_target) if may_read else None
         rows.append(
             {

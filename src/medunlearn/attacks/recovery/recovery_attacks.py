@@ -79,7 +79,7 @@ class RecoveryFamily(AttackFamily):
     def read(self, attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
         from medunlearn.attacks.recovery.recovery_results import read_strength
 
-        if not self.attack.compares_with_retrained:
+        if not self.attack.has_readings:
             return None
         return read_strength(attacks, row, self.attack.before)
 

@@ -45,8 +45,8 @@ class RecoveryInterface(Attack):
 
     Attributes:
         before: the strength that stands for the unattacked model.
-        compares_with_retrained: what it brings back is read against the retrained model; False: it brings back the
-            same of that one, and nothing is read.
+        has_readings: what it finds is read as knowledge that came back, against the retrained model. False where
+            the retrained model gives it, too, or where it is no knowledge: its numbers stand there, unread.
         measures_before: the unattacked model is measured as in `evaluate`.
         about: what is done, and how to read it, for reports.
         variant_words: words in front of a variant's name in reports.
@@ -56,7 +56,7 @@ class RecoveryInterface(Attack):
     """
 
     before: ClassVar[str] = "none"
-    compares_with_retrained: ClassVar[bool] = True
+    has_readings: ClassVar[bool] = True
     measures_before: ClassVar[bool] = True
     about: ClassVar[tuple[str, ...]] = ()
     variant_words: ClassVar[str] = ""

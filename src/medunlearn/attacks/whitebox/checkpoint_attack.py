@@ -43,7 +43,7 @@ class CheckpointDifference(WhiteBoxAttack):
     source: ClassVar[str] = "Wu et al. 2025 (arXiv 2505.24379)"
     question: ClassVar[str] = "whether the older and the newer model together give away more than the older one"
     before: ClassVar[str] = "old model alone"
-    compares_with_retrained: ClassVar[bool] = False
+    has_readings: ClassVar[bool] = False
     headline: ClassVar[tuple[str, ...]] = ("em",)
     touches: ClassVar[tuple[Touch, ...]] = ("likelihoods",)
     second_models: ClassVar[tuple[SecondRole, ...]] = ("target",)

@@ -37,6 +37,7 @@ class HiddenDistance(WhiteBoxAttack):
     question: ClassVar[str] = "whether the hidden states are still those of the target"
     before: ClassVar[str] = "all layers"
     headline: ClassVar[tuple[str, ...]] = ("nearness_to_target", "cosine_to_target")
+    has_readings: ClassVar[bool] = False  # damage, too, is nearer to the target than the retrained model is
     second_models: ClassVar[tuple[SecondRole, ...]] = ("target", "retrained")
     alone: ClassVar[str] = "cosine to the target's states; a model that never saw the patients has a high one, too"
     variant_words: ClassVar[str] = "by"
