@@ -86,16 +86,22 @@ def attack_each(
     benchmark: Benchmark,
     settings: AttackSettings,
     *,
+    others: Sequence[Run] = (),
     device: str = "auto",
     quiet: bool = False,
 ) -> Attacks:
-    """Attack the models of runs on a split (:meth:`AttackBattery.attack_each`)."""
-    return AttackBattery(benchmark, settings).attack_each(models, device=device, quiet=quiet)
+    """Attack the models of runs on a split (:meth:`AttackBattery.attack_each`).
+
+    Args:
+        others: runs that are not attacked, as second models of attacks.
+    """
+    battery = AttackBattery(benchmark, settings, second_models(others))
+    return battery.attack_each(models, device=device, quiet=quiet)
 
 
-def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
+def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings, others: Sequence[Run] = ()) -> Path:
     """Folder of the attack with these settings."""
-    return AttackBattery(benchmark, settings, second_models([run])).folder(run)
+    return AttackBattery(benchmark, settings, second_models([run, *others])).folder(run)
 
 
 def second_models(runs: Sequence[Run]) -> dict[str, Run]:
@@ -185,7 +191,7 @@ class AttackBattery:
         """
         runs = [Run.of(model) for model in models]
         labelled = distinct_runs(runs)
-        self.others = second_models(runs)
+        self.others = {**self.others, **second_models(runs)}
         self.check()
         for run in labelled:
             self._check_belongs(run)

@@ -14,6 +14,12 @@ from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_run import AttackBattery, attack
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.brought_back import BroughtBack
+from medunlearn.attacks.membership.passes import (
+    document_moments,
+    document_sequences,
+    gradient_norms,
+    shown_pictures,
+)
 from medunlearn.attacks.recovery.image_changes_attack import IMAGES, ImageChanges
 from medunlearn.attacks.recovery.measuring import StateMeasurer
 from medunlearn.data.benchmark import Benchmark
@@ -21,6 +27,7 @@ from medunlearn.data.image_controls import EDITS, with_edited_images
 from medunlearn.data.images import read_image
 from medunlearn.data.responses import Response
 from medunlearn.errors import NotApplicableError
+from medunlearn.models.load import load_model
 from medunlearn.results.runs import Run
 
 FEW: dict[str, Any] = {
@@ -88,3 +95,19 @@ def test_where_no_image_is_shown_the_cell_says_so(xrays: Benchmark, seen_target:
     info.results["rendering"] = {**info.results["rendering"], "images": "ignore"}
     with pytest.raises(NotApplicableError):
         ImageChanges().check_run(Run(seen_target.folder, info))
+
+
+def test_documents_are_tested_behind_their_images_as_in_training(xrays: Benchmark, seen_target: Run) -> None:
+    model = load_model(seen_target.model, device="cpu", images=xrays.folder)
+    records = xrays.records[:2]
+    documents = document_sequences(records, model.tokenizer, 512, shown_pictures(model, seen_target))
+    assert documents == [
+        model.record_sequences(record, seen_target.rendering(max_length=512)) for record in records
+    ]
+    other = replace(records[0], image=records[1].image)
+    (swapped,) = document_sequences([other], model.tokenizer, 512, model.pictures)
+    (own, _), (theirs,) = document_moments(model, documents), document_moments(model, [swapped])
+    assert own.log_probs.shape == theirs.log_probs.shape
+    assert not np.array_equal(own.log_probs, theirs.log_probs)
+    (norm,) = gradient_norms(model, documents[:1])
+    assert norm > 0
