@@ -55,6 +55,29 @@ def hospital() -> Any:
 
 
 @pytest.fixture(scope="session")
+def xrays(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Four patients with two studies each, and an image a study."""
+    from medunlearn.build import medforget
+    from medunlearn.data.benchmark import Benchmark
+
+    folder = tmp_path_factory.mktemp("xrays") / "bench"
+    size = {"synthetic": 4, "institutions": 2, "studies": 2, "sections": 4, "image_size": 32}
+    medforget(out=folder, rephrase="none", **size)
+    return Benchmark.load(folder)
+
+
+@pytest.fixture(scope="session")
+def seen_target(xrays: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model that was shown them for an epoch."""
+    from xrays import SMALL
+
+    from medunlearn.study.presets import train_settings
+    from medunlearn.study.train import train
+
+    return train(xrays, train_settings(SMALL), tmp_path_factory.mktemp("seen") / "target", quiet=True)
+
+
+@pytest.fixture(scope="session")
 def _tiny_source() -> Any:
     """Source of all copies, used by no test. Its layouts are probed here, once for all."""
     import torch

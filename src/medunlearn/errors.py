@@ -7,6 +7,7 @@
     │   ├── BenchmarkError           a benchmark folder that does not match itself
     │   ├── SourceError              a row or file of a user's data that cannot be read
     │   ├── ModelError               a model folder that cannot be used
+    │   ├── NotApplicableError       an attack that a benchmark or a model has nothing for
     │   └── OutOfMemoryError         training does not fit in memory with these settings; what was done is kept
     ├── NonFiniteLossError           a loss or a weight became NaN or infinite; the last good checkpoint is kept
     ├── FrozenParametersError        parameters that should have moved did not
@@ -72,6 +73,13 @@ class SourceError(InputError):
 
 class ModelError(InputError):
     """A model folder or hub id that cannot be used."""
+
+
+class NotApplicableError(InputError):
+    """An attack that a benchmark or a model has nothing for, such as one on images where there are none.
+
+    Nothing can be mended, so that no battery of attacks fails by it.
+    """
 
 
 class OutOfMemoryError(InputError):

@@ -145,6 +145,17 @@ def test_models_are_compared_on_the_questions_that_both_were_asked() -> None:
     assert found == {"none": (pytest.approx(1 / 3), 3), "patient": (pytest.approx(1 / 2), 2)}
 
 
+def test_a_change_is_read_against_the_other_model_s_own() -> None:
+    """Ours rises by one half under the longer prompt where theirs falls by one half; c has no score of theirs."""
+    ours, theirs = scores([1.0, 0.0, 1.0], [1.0, 1.0, 1.0]), scores([1.0, 0.0, 1.0], [0.0, 0.0, None])
+    rows = reported(compare_models(ours, theirs, replicates=50, seed=0)).to_dict("records")
+    found = {row["context"]: row["change_difference"] for row in rows}
+    assert found["patient"] == pytest.approx(1.0)
+    assert pd.isna(found["none"])
+    plain = [table[table["given"] == "none"] for table in (ours, theirs)]
+    assert compare_models(*plain, replicates=50, seed=0)["change_difference"].isna().all()
+
+
 def test_each_kind_of_question_is_reported_by_its_own_measure() -> None:
     kinds = ["cloze", "cloze", "generation", "factual", "factual", "all"]
     metrics = ["exact_match", "rouge_l", "rouge_l_f", "rouge_l", "option_accuracy", "rouge_l"]

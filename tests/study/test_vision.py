@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from xrays import SMALL, SPLIT
 
-from medunlearn.build import medforget
 from medunlearn.config import AdoptSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
@@ -37,23 +37,6 @@ from medunlearn.study.train import train
 from medunlearn.study.unlearn import training_sides, unlearn
 from medunlearn.training.trainable import choose_trainable, trained
 from medunlearn.training.views import ModelView, Totals
-
-SPLIT = "patient_25"
-SMALL = {"model": "tiny-vision", "tiny_width": 32, "tiny_layers": 2, "epochs": 1, "precision": "fp32"}
-
-
-@pytest.fixture(scope="session")
-def xrays(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
-    """Four patients with two studies each, and an image a study."""
-    folder = tmp_path_factory.mktemp("xrays") / "bench"
-    size = {"synthetic": 4, "institutions": 2, "studies": 2, "sections": 4, "image_size": 32}
-    medforget(out=folder, rephrase="none", **size)
-    return Benchmark.load(folder)
-
-
-@pytest.fixture(scope="session")
-def seen_target(xrays: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(xrays, train_settings(SMALL), tmp_path_factory.mktemp("seen") / "target", quiet=True)
 
 
 def forgetting(run: Run, method: str, **values: Any) -> Any:

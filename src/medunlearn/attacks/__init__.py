@@ -30,6 +30,7 @@ ATTACKS: dict[str, str] = {
     "quantization": "medunlearn.attacks.recovery.quantization_attack:Quantization",
     "sampling": "medunlearn.attacks.recovery.sampling_attack:RepeatedSampling",
     "prompt_transforms": "medunlearn.attacks.recovery.prompt_transforms_attack:PromptTransforms",
+    "image_changes": "medunlearn.attacks.recovery.image_changes_attack:ImageChanges",
     "extraction_strength": "medunlearn.attacks.recovery.extraction_strength_attack:ExtractionStrength",
     "verbatim": "medunlearn.attacks.recovery.verbatim_attack:Verbatim",
     "collateral": "medunlearn.attacks.recovery.collateral_attack:Collateral",

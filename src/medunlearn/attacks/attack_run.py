@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from medunlearn.attacks import attack_class, attack_sets, expand, families_of, make_attack
 from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob, SecondRole
-from medunlearn.attacks.attacked import FAILED, FOLDER, Attacked, Attacks
+from medunlearn.attacks.attacked import FAILED, FOLDER, NOT_APPLICABLE, Attacked, Attacks
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
@@ -22,6 +22,7 @@ from medunlearn.errors import (
     InputError,
     MedunlearnError,
     ModelError,
+    NotApplicableError,
     ProcessError,
     StorageError,
     first_line,
@@ -85,16 +86,22 @@ def attack_each(
     benchmark: Benchmark,
     settings: AttackSettings,
     *,
+    others: Sequence[Run] = (),
     device: str = "auto",
     quiet: bool = False,
 ) -> Attacks:
-    """Attack the models of runs on a split (:meth:`AttackBattery.attack_each`)."""
-    return AttackBattery(benchmark, settings).attack_each(models, device=device, quiet=quiet)
+    """Attack the models of runs on a split (:meth:`AttackBattery.attack_each`).
+
+    Args:
+        others: runs that are not attacked, as second models of attacks.
+    """
+    battery = AttackBattery(benchmark, settings, second_models(others))
+    return battery.attack_each(models, device=device, quiet=quiet)
 
 
-def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
+def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings, others: Sequence[Run] = ()) -> Path:
     """Folder of the attack with these settings."""
-    return AttackBattery(benchmark, settings, second_models([run])).folder(run)
+    return AttackBattery(benchmark, settings, second_models([run, *others])).folder(run)
 
 
 def second_models(runs: Sequence[Run]) -> dict[str, Run]:
@@ -184,7 +191,7 @@ class AttackBattery:
         """
         runs = [Run.of(model) for model in models]
         labelled = distinct_runs(runs)
-        self.others = second_models(runs)
+        self.others = {**self.others, **second_models(runs)}
         self.check()
         for run in labelled:
             self._check_belongs(run)
@@ -266,7 +273,10 @@ class AttackBattery:
             if is_lost or any(holder.processes.gather(isinstance(error, ModelError | StorageError))):
                 raise
             failure = _failure_of(error, name)
-        recording.info.results.setdefault(FAILED, {})[name] = str(failure)
+        is_fault = not isinstance(failure, NotApplicableError)
+        recording.info.results.setdefault(FAILED if is_fault else NOT_APPLICABLE, {})[name] = str(failure)
+        if not is_fault:
+            return
         self.errors[holder.run.label, name] = failure
         holder.drop_others()
         gc.collect()

@@ -25,6 +25,8 @@ from medunlearn.results.scores import ATTACKS, read_scores
 FOLDER = ATTACKS
 FAILED = "failed"
 """Key of a record's results: name of a family -> why it has no results."""
+NOT_APPLICABLE = "not_applicable"
+"""Key of a record's results: name of a family -> why the benchmark or the model has nothing for it."""
 UNCHECKED = (
     "Whether anything may be read against the retrained model is not known: evaluate it and the target on this "
     "split (`medunlearn evaluate RETRAINED BENCHMARK --split ... --against TARGET`)."
@@ -112,9 +114,14 @@ class Attacked:
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """Families of the record without results -> the reason."""
+        """Families of the record that failed -> the reason."""
         failed: Mapping[str, str] = self.record.info.results.get(FAILED, {})
         return failed
+
+    @property
+    def without_result(self) -> Mapping[str, str]:
+        """Families of the record that failed, or that have nothing to attack -> the reason."""
+        return {**self.record.info.results.get(NOT_APPLICABLE, {}), **self.failed}
 
     @property
     def notes(self) -> tuple[str, ...]:

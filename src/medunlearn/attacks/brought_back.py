@@ -32,10 +32,12 @@ class BroughtBack:
     Attributes:
         table: rows of :data:`medunlearn.reports.battery.COLUMNS`, in the order of the registry.
         attacks: name -> class of every attack that was run.
+        left_out: sentences on states that the rows leave out, since a model's answers in them mean nothing.
     """
 
     table: pd.DataFrame
     attacks: Mapping[str, type[Attack]]
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, attacks: Attacks) -> BroughtBack:
@@ -44,7 +46,7 @@ class BroughtBack:
         failures = [
             Failure(family, model.run, reason)
             for model in attacks.models
-            for family, reason in model.failed.items()
+            for family, reason in model.without_result.items()
         ]
         return cls.gather(attacks.by_family.values(), records, failures)
 
@@ -63,7 +65,8 @@ class BroughtBack:
         tables.append(pd.DataFrame(failed))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
         table = _beside_damage(table).reindex(columns=list(COLUMNS))
-        return cls(cls.ordered(table.astype({"states": "Int64", "n_subjects": "Int64"})), attacks)
+        left_out = tuple(dict.fromkeys(text for own in own_results for text in _left_out(own)))
+        return cls(cls.ordered(table.astype({"states": "Int64", "n_subjects": "Int64"})), attacks, left_out)
 
     @staticmethod
     def ordered(table: pd.DataFrame) -> pd.DataFrame:
@@ -82,8 +85,10 @@ class BroughtBack:
         titles = {row["title"]: self._attack(row["attack"]) for row in rows_of(self.table)}
         alone = {title: attack.alone for title, attack in titles.items() if attack is not None}
         words = {**READINGS, **MEMBERSHIP_READINGS}
-        shown = battery_section(self.table, words, self.measure_titles, alone, _about_order(self.table))
-        return AttackPart(NAME, shown, {"table": self.table, "measures": self.meanings})
+        notes = (*_about_order(self.table), *self.left_out)
+        shown = battery_section(self.table, words, self.measure_titles, alone, notes)
+        data = {"table": self.table, "measures": self.meanings, "left_out": self.left_out}
+        return AttackPart(NAME, shown, data)
 
     def page(self, attacks: Attacks, title: str) -> Report:
         """The page by itself, with the warnings to read first.
@@ -128,6 +133,13 @@ class BroughtBack:
     def _attack(self, label: str) -> type[Attack] | None:
         names = (name for name in self.attacks if f"{label}.".startswith(f"{name}."))
         return self.attacks.get(next(names, ""))
+
+
+def _left_out(attacks: Attacks) -> Iterator[str]:
+    """States in which a model's answers mean nothing; the other models' rows leave them out, too."""
+    for model in attacks.measured_models:
+        for state, problems in model.facts.get("problems", {}).items():
+            yield f"{state} is left out of every row: {model.run.label} in it: {'; '.join(problems)}."
 
 
 def _beside_damage(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,25 +1,29 @@
-"""Image controls: swapped or blank images, to test whether answers need the right image."""
+"""Image controls: swapped, blank or edited images, to test whether answers need the right image."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.dicom_images import Pixels
 from medunlearn.data.images import png, read_image
 from medunlearn.data.records import Fold, Images, with_images
-from medunlearn.data.storage import make_folder, write_bytes
+from medunlearn.data.storage import make_folder, sha256_of_json, write_bytes
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 
 ImageControl = Literal["swapped", "blank"]
 CONTROLS: tuple[ImageControl, ...] = ("swapped", "blank")
 _GREY = 128
+CROPPED, NOISE = 0.7, 64
+"""Share of each side that a cropped image keeps; standard deviation of the noise, in steps of 256."""
 
 
 def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
@@ -52,6 +56,50 @@ def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
         blanks[image] = str(path)
     records = [with_images(record, tuple(blanks[image] for image in record.images)) for record in benchmark.records]
     return replace(benchmark, records=tuple(records))
+
+
+def with_edited_images(
+    benchmark: Benchmark, edit: str, records: Collection[str], folder: Path, seed: int
+) -> Benchmark:
+    """Give some records their own images after one of the :data:`EDITS`; the files are written into a folder."""
+    make_folder(folder)
+    edited: dict[str, str] = {}
+    own = [benchmark.record[name] for name in records]
+    for image in dict.fromkeys(image for record in own for image in record.images):
+        path = folder.resolve() / f"{edit}-{sha256_of_json(image)[:16]}.png"
+        pixels = read_image((benchmark.folder or Path()) / image)
+        write_bytes(path, png(EDITS[edit](pixels, generator("edited images", seed, edit, image))))
+        edited[image] = str(path)
+    changed = {
+        record.record_id: with_images(record, tuple(edited[image] for image in record.images)) for record in own
+    }
+    return replace(benchmark, records=tuple(changed.get(record.record_id, record) for record in benchmark.records))
+
+
+def _turn(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    return np.ascontiguousarray(np.rot90(pixels, 2))
+
+
+def _crop(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    height, width = pixels.shape[:2]
+    high, wide = (max(1, round(CROPPED * length)) for length in (height, width))
+    top, left = (height - high) // 2, (width - wide) // 2
+    middle = Image.fromarray(pixels[top : top + high, left : left + wide])
+    return np.asarray(middle.resize((width, height)), dtype=np.uint8)
+
+
+def _add_noise(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    noisy = pixels.astype(float) + rng.normal(0.0, NOISE, pixels.shape)
+    view: Pixels = np.clip(np.round(noisy), 0, 255).astype(np.uint8)
+    return view
+
+
+EDITS: Mapping[str, Callable[[Pixels, np.random.Generator], Pixels]] = {
+    "turned": _turn,
+    "cropped": _crop,
+    "noised": _add_noise,
+}
+"""Name of an edit -> the image upside down, its middle enlarged to its size, or with Gaussian noise."""
 
 
 def _swap_images(owners: Mapping[Images, str], rng: np.random.Generator) -> dict[Images, Images]:

@@ -85,7 +85,7 @@ class LanguageModel:
         how = (question, record, self.tokenizer, rendering, self.pictures)
         if self.memo is None:
             return question_sequence(*how)
-        key = (question, record.text, rendering)
+        key = (question, record.text, record.images, rendering)
         return self.memo.sequences.get(key, lambda: question_sequence(*how), lambda sequence: len(sequence.ids))
 
     def record_sequences(self, record: Record, rendering: Rendering) -> list[TokenSequence]:
@@ -97,7 +97,7 @@ class LanguageModel:
 
         if self.memo is None:
             return make()
-        key = (record.record_id, record.text, rendering)
+        key = (record.record_id, record.text, record.images, rendering)
         return self.memo.sequences.get(key, make, tokens_of)
 
     @property

@@ -24,13 +24,18 @@ IMAGES = "images-control"
 """Folder in an evaluation's, of blank images and of the responses to other ones."""
 
 
+def shows_images(benchmark: Benchmark, rendering: Rendering) -> bool:
+    """True if a model is shown an image of a record."""
+    return rendering.images != "ignore" and any(record.image for record in benchmark.records)
+
+
 def refuse_without_images(benchmark: Benchmark, rendering: Rendering) -> None:
     """Refuse an image control if no image is shown.
 
     Raises:
         ConfigError: the benchmark has no image, or images are ignored.
     """
-    if rendering.images == "ignore" or not any(record.image for record in benchmark.records):
+    if not shows_images(benchmark, rendering):
         raise ConfigError(
             ["image_control=true: no image is shown to the model (text only, or --images ignore). Leave it out."]
         )

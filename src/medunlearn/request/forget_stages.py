@@ -92,7 +92,8 @@ class MeasuringStages:
 
     request: ForgetRequest
 
-    def before(self, notes: RequestBenchmarks, target: Run) -> MeasuredModel:
+    def before(self, notes: RequestBenchmarks, target: Run, retrained: Run | None = None) -> MeasuredModel:
+        """The model before; ``retrained`` is there by then, as a second model of attacks."""
         measured = self.request.meter(notes).verify(target)
         self.request.say("measured: the model before")
         return measured

@@ -89,7 +89,8 @@ def request_graph(request: ForgetRequest) -> RequestGraph:
         retrained = step("adopt the retrained model", request.adopt_retrained, notes, target, price=price)
         name = "measure the retrained model"
         others = step(name, measuring.retrained, notes, retrained, price=cost.measurement_retrained)
-    before = step("measure the model before", measuring.before, notes, target, price=cost.measurement_before)
+    name = "measure the model before"
+    before = step(name, measuring.before, notes, target, retrained, price=cost.measurement_before)
     needed = step("find the patient", measuring.finds_patient, notes, before)
 
     tries = [step("begin to try", unlearning.begin, notes, target, needed, price=cost.baseline)]

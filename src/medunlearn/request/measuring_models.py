@@ -60,6 +60,7 @@ class ModelMeter:
 
     Attributes:
         second_template: direct questions are asked in this one too (:func:`template_in_doubt`).
+        retrained: the request's retrained model, which attacks may use beside the one they attack; None without.
     """
 
     benchmarks: RequestBenchmarks
@@ -67,6 +68,7 @@ class ModelMeter:
     device: str
     quiet: bool
     second_template: TemplateName | None = None
+    retrained: Run | None = None
 
     @property
     def benchmark(self) -> Benchmark:
@@ -217,9 +219,11 @@ class ModelMeter:
             return {}
         # Earlier versions generated answers in every condition, which no way of asking reads.
         with_answers = _without_ranks_only(settings)
-        if attack_is_done(attack_folder(run, self.benchmark, with_answers)):
+        others = [] if self.retrained is None else [self.retrained]
+        if attack_is_done(attack_folder(run, self.benchmark, with_answers, others)):
             settings = with_answers
-        attacks = attack_each([run], self.benchmark, settings, device=self.device, quiet=self.quiet)
+        how: dict[str, Any] = {"others": others, "device": self.device, "quiet": self.quiet}
+        attacks = attack_each([run], self.benchmark, settings, **how)
         record = attacks.models[0].record
         return {cls.name: Attacked(run, record, cls.family) for cls in self.attacks.values()}
 

@@ -117,7 +117,7 @@ class Standings:
     def add_attack(self, name: str, attacked: Attacked) -> None:
         """Add the ways of asking under an attack; what cannot be asked is missing, with the reason."""
         if not attacked.measured:
-            self.missing[name] = attacked.failed.get(name, "it has no result")
+            self.missing[name] = attacked.without_result.get(name, "it has no result")
             return
         before = {*self.ways}
         for way, rows in attacked.family.ways(_continued(attacked.scores), attacked.strengths):

@@ -17,6 +17,7 @@ from medunlearn.attacks.attack_run import attack
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.brought_back import BroughtBack
+from medunlearn.attacks.recovery.image_changes_attack import NO_IMAGES
 from medunlearn.attacks.recovery.recovery_results import DAMAGED, NO_POWER, NOT_TOLD_APART, STILL_THERE
 from medunlearn.attacks.workbench import Workbench
 from medunlearn.data.benchmark import Benchmark
@@ -111,12 +112,37 @@ def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:
     # The documents are too short to be continued: the cell says so, and the others have their numbers.
     (failed,) = {row["reason"] for row in data["table"] if row["attack"] == "verbatim"}
     assert failed in text
+    # No images: the cell says so, and nothing failed by it.
+    assert {row["reason"] for row in data["table"] if row["attack"] == "image_changes"} == {NO_IMAGES}
+    assert NO_IMAGES in text
+    assert "image_changes" not in {name for _, name, _ in attacked.failed}
     # No retrained model: every attack says what its number means then, and nothing is read as come back.
     alone = BroughtBack.of(replace(attacked, models=attacked.models[:1]))
     assert alone.table["difference"].isna().all()
     assert not {*alone.table["reading"].dropna()} & {STILL_THERE, NOT_TOLD_APART, NO_POWER}
     write_report(alone.page(attacked, "pulses"), tmp_path)
     assert attack_class("sampling").alone in (tmp_path / "report.md").read_text()
+
+
+def test_a_state_without_answers_is_said_on_the_page(attacked: Attacks) -> None:
+    first, *others = attacked.models
+    facts = {**first.record.info.results["quantization"], "problems": {"quantization int4": ["one answer to all"]}}
+    info = replace(first.record.info, results={**first.record.info.results, "quantization": facts})
+    silent = replace(first, record=Run(first.record.folder, info))
+    page = BroughtBack.of(replace(attacked, models=(silent, *others)))
+    assert "quantization int4" in page.left_out[0]
+    assert {*page.left_out} <= {*page.part().data["left_out"]}
+    states = [own.table.set_index(["attack", "model"])["states"] for own in (BroughtBack.of(attacked), page)]
+    place = ("quantization", first.run.label)
+    assert place not in states[1] or states[1][place] < states[0][place]
+
+
+def test_collateral_has_calibration(attacked: Attacks) -> None:
+    table = attacked.of("collateral").table()
+    briers = table[(table["measure"] == "brier") & (table["kind"] == "all")].groupby("model")["value"].mean()
+    # Brier: sure of the true answers before, of none after.
+    assert briers["target"] < 0.05
+    assert briers["damaged"] > 0.5
 
 
 def test_a_battery_that_was_cut_off_goes_on_with_the_next_attack(

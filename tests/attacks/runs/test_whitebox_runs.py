@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
-from medunlearn.attacks.attack_run import attack
+from medunlearn.attacks.attack_run import attack, attack_each, attack_folder
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.brought_back import BroughtBack
+from medunlearn.attacks.recovery.recovery_results import READINGS, STILL_THERE
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Record
+from medunlearn.data.splits import request
+from medunlearn.models.load import load_model
+from medunlearn.models.tiny import build_tiny
 from medunlearn.results.runs import Run
 
 HEADLINES = {
@@ -111,3 +119,66 @@ def test_without_the_target_the_cell_says_why(knowing: dict[str, Run], pulses: B
     assert set(reasons["attack"]) == {"patching", "hidden_distance", "checkpoint_difference"}
     assert reasons["reason"].str.contains("target").all()
     assert set(rows[rows["value"].notna()]["attack"]) == {"logit_lens"}
+
+
+def another_model(run: Run, folder: Path, label: str, model: Any) -> Run:
+    """A copy of a run with another model."""
+    model.save(folder / label / "model")
+    results = {**run.info.results, "fingerprint": f"{label}-weights"}
+    replace(run.info, label=label, key=label, model_files=None, results=results).write(folder / label)
+    return Run.open(folder / label)
+
+
+def test_a_second_model_need_not_be_attacked(knowing: dict[str, Run], pulses: Benchmark) -> None:
+    target, beside, how = knowing["target"], [knowing["retrained"]], settings("patching", replicates=51)
+    attacks = attack_each([target], pulses, how, others=beside, device="cpu", quiet=True)
+    (model,) = attacks.of("patching").models
+    assert means(attacks, "patching", "knowledge_kept") == {"target": pytest.approx(1.0, abs=1e-4)}
+    assert attack_folder(target, pulses, how, beside) == model.record.folder
+    assert attack_folder(target, pulses, how) != model.record.folder
+
+
+def test_a_model_of_another_tokenizer_and_one_of_random_weights(
+    knowing: dict[str, Run], pulses: Benchmark, tmp_path: Path
+) -> None:
+    text = build_tiny([record.text.upper() for record in pulses.records], vocabulary=290, width=32, layers=2)
+    other = another_model(knowing["nothing"], tmp_path, "other", text)
+    random = load_model(knowing["nothing"].model, device="cpu")
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for tensor in random.model.parameters():
+            tensor.normal_(0, 0.02)
+    drawn = another_model(knowing["nothing"], tmp_path, "drawn", random)
+    names = settings("logit_lens,patching", allow_broken=True)
+    both = [drawn, knowing["target"], knowing["retrained"]]
+    table = BroughtBack.of(attack(other, pulses, names, against=both, device="cpu", quiet=True)).table
+    cells = {(row["attack"], row["model"]): row for row in table.to_dict("records")}
+    # Two models are compared token by token: the cell says why they cannot be, and the rest goes on.
+    assert "tokenizer" in cells["patching", "other"]["reason"]
+    assert cells["patching", "drawn"]["value"] < 0.5
+    assert {cells[name, "drawn"]["reading"] for name in ("patching", "logit_lens")} <= {*READINGS, None} - {
+        STILL_THERE
+    }
+    assert cells["logit_lens", "drawn"]["value"] < 0.2
+
+
+def test_patients_whom_a_trained_model_shows_are_told_apart(documents: list[Record], tmp_path: Path) -> None:
+    """Ten forgotten, ten retained and twenty unseen patients; a model that still knows the first twenty."""
+    from medunlearn.study.presets import train_settings
+    from medunlearn.study.train import train
+
+    records = tuple(
+        Record(own.record_id, own.text, {"patient": own.record_id}, fold="train" if place < 20 else "holdout")
+        for place, own in enumerate(documents)
+    )
+    parts = ("documents", "own", ("patient",), "patient", records, ())
+    gone = request(Benchmark(*parts, {}).hierarchy, "gone", "patient", [f"d{number}" for number in range(10)])
+    benchmark = Benchmark(*parts, {"gone": gone}, notes={"invented": True})
+    how = {"model": "tiny", "tiny_width": 48, "tiny_layers": 2, "precision": "fp32", "train_on": "records"}
+    how |= {"epochs": 80, "batch_size": 20, "micro_batch_size": 20, "lr": 5e-3, "pretrain_epochs": 0}
+    target = train(benchmark, train_settings(how), tmp_path / "target", quiet=True)
+    attacks = attack(target, benchmark, settings("forgotten_patients"), device="cpu", quiet=True)
+    rows = {row["attack"]: row for row in BroughtBack.of(attacks).table.to_dict("records")}
+    assert {*rows} == {"forgotten_patients.unseen", "forgotten_patients.retained"}
+    assert rows["forgotten_patients.unseen"]["value"] > 0.8
+    assert abs(rows["forgotten_patients.retained"]["value"] - 0.5) < 0.35

@@ -23,6 +23,7 @@ from medunlearn.attacks.membership.passes import (
     documents_in_front,
     gradient_norms,
     log_likelihoods,
+    shown_pictures,
 )
 from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.attacks.model_holder import ModelHolder
@@ -60,8 +61,9 @@ class _RankShare:
         return self._sequences(self._share)
 
     def _sequences(self, candidates: Sequence[Candidate]) -> list[list[TokenSequence]]:
-        run, tokenizer = self._holder.run, self._holder.model.tokenizer
-        return document_sequences([candidate.record for candidate in candidates], tokenizer, longest(run))
+        run, model = self._holder.run, self._holder.model
+        records = [candidate.record for candidate in candidates]
+        return document_sequences(records, model.tokenizer, longest(run), shown_pictures(model, run))
 
     def _progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         return progress(f"{self._holder.run.label}: {what}", total, quiet=self._holder.silent)
@@ -155,7 +157,7 @@ class MembershipJob(AttackJob):
         key = device, longest(holder.run)
         if key not in self._likelihoods:
             how = (str(self.settings.reference), self.candidates, key[1], self.settings, device, holder.quiet)
-            self._likelihoods[key] = reference_likelihoods(*how)
+            self._likelihoods[key] = reference_likelihoods(*how, self.benchmark.folder)
         return self._likelihoods[key]
 
     def _score(self, folder: Path, tokens: pd.DataFrame) -> None:
@@ -195,16 +197,17 @@ def reference_likelihoods(
     settings: AttackSettings,
     device: str,
     quiet: bool,
+    images: Path | None = None,
 ) -> list[float]:
     """Log-likelihood of each document under the reference model, in its own tokens.
 
     Args:
         max_length: documents are cut into chunks of this many tokens, as for the model under attack.
+        images: folder of the benchmark's images; a reference model of text alone is shown none.
     """
-    language_model = load_model(model_folder(source), device=device, weights=settings.weights)
-    documents = document_sequences(
-        [candidate.record for candidate in candidates], language_model.tokenizer, max_length
-    )
+    language_model = load_model(model_folder(source), device=device, weights=settings.weights, images=images)
+    records = [candidate.record for candidate in candidates]
+    documents = document_sequences(records, language_model.tokenizer, max_length, language_model.pictures)
     with progress("reference model", sum(map(len, documents)), quiet=quiet) as advance:
         return log_likelihoods(language_model, documents, batch_size=settings.batch_size, advance=advance)
 

@@ -18,6 +18,8 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.models.rope import rope_limit
 from medunlearn.models.scoring import TokenMoments, score_answers, score_moments
 from medunlearn.models.sequences import TokenSequence, record_sequences
+from medunlearn.models.vision.pictures import Pictures
+from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
 
 Advance = Callable[[int], None]
@@ -28,12 +30,24 @@ SHOTS = 4
 
 
 def document_sequences(
-    records: Sequence[Record], tokenizer: Any, max_length: int | None
+    records: Sequence[Record], tokenizer: Any, max_length: int | None, pictures: Pictures | None = None
 ) -> list[list[TokenSequence]]:
     """Token sequences of each document as in training: plain text, cut into chunks of ``max_length`` tokens, EOS
-    last.
+    last; each chunk behind the record's images.
+
+    Args:
+        pictures: of the model that is shown images; None: text alone.
     """
-    return [record_sequences(record, tokenizer, max_length) for record in records]
+
+    def images_of(record: Record) -> tuple[int, ...]:
+        return pictures.tokens(record.images, record.record_id) if pictures and record.images else ()
+
+    return [record_sequences(record, tokenizer, max_length, images_of(record)) for record in records]
+
+
+def shown_pictures(language_model: LanguageModel, run: Run) -> Pictures | None:
+    """Pictures of a run's model; None if it takes only text, or was trained without images."""
+    return None if run.rendering().images == "ignore" else language_model.pictures
 
 
 def document_moments(

@@ -23,6 +23,7 @@ RECONSTRUCTION_NOTES: tuple[str, ...] = (
     "the next one's too. Higher = leaks more. The change is from the question with nothing in front, paired.",
     "The retrained model never saw these records: its answers are guesses. What a model leaks beyond it was not "
     "forgotten.",
+    "A longer prompt moves every model, so a model's change is read against the target's own.",
 )
 Row = Mapping[str, Any]
 
@@ -33,7 +34,8 @@ class Reconstruction:
 
     Attributes:
         table: model, role, side, fold, kind, context, identifiers, measure, value, low, high, change, n_scored.
-        comparisons: model, against, side, fold, kind, context, identifiers, measure, difference, low, high, p.
+        comparisons: model, against, side, fold, kind, context, identifiers, measure, difference, low, high, p,
+            change_difference, change_low, change_high, change_p.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -78,6 +80,11 @@ def reconstruction_section(
         for row in rows_of(own.comparisons)
     ]
     differences = difference_table(own.comparisons, ("Questions", head), labels)
+    moved = own.comparisons
+    if "change_difference" in moved:
+        parts_of_change = {f"change_{name}": name for name in ("difference", "low", "high", "p")}
+        moved = moved.drop(columns=[*parts_of_change.values()]).rename(columns=parts_of_change)
+    changes = difference_table(moved, ("Questions", head), labels)
     plots = [
         (title, strength_figure(content, rows, [_front(row).text for row in rows], head.lower(), "leakage", 64))
         for title, rows in parts
@@ -88,6 +95,7 @@ def reconstruction_section(
         tables,
         Bullets(tuple(notes)) if notes else None,
         details("Differences between models, paired on questions", differences),
+        details("A model's change minus the other's under the same prompt", changes),
         figures(plots, "Leakage by identifiers in front"),
     )
 

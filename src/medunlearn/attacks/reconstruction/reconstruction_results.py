@@ -26,6 +26,13 @@ OTHERS = (*_JUDGED, "rouge_l", "exact_match")
 _BY = ("given", *EVALUATION)
 _FRONT = [*EVALUATION, "context", "identifiers", "measure"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
+_MOVED = {
+    "difference": "change_difference",
+    "low": "change_low",
+    "high": "change_high",
+    "p": "change_p",
+}
+"""Column of a comparison of changes -> its name beside the comparison of values."""
 _GAP = ["difference", "low", "high", "p", "n_pairs", "n_subjects"]
 
 
@@ -49,9 +56,14 @@ def summarize_contexts(scores: pd.DataFrame, split: Split, *, replicates: int, s
 def compare_models(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
     """Our leakage minus theirs at each context level of both, paired on questions and resampled by subject.
 
+    A longer prompt moves any model, the target as well. So our change from the question with nothing in front is
+    read against theirs: ``change_difference`` = our change minus theirs, on questions that both have scores for in
+    both forms.
+
     Returns:
         side, fold, kind, context, identifiers, measure, difference, low, high, p, n_pairs, n_subjects; above 0 =
-        ours leaks more.
+        ours leaks more; change_difference, change_low, change_high, change_p: above 0 = names bring back more of
+        ours, or take away less; null with nothing in front.
     """
     measures = ours["measure"].unique()
     mine, others = (
@@ -59,7 +71,24 @@ def compare_models(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int,
         for table, other in ((ours, theirs), (theirs, ours))
     )
     gaps = compare(mine, others, _BY, rollup="kind", replicates=replicates, seed=seed)
-    return _with_context(gaps[gaps["measure"].isin(measures)], ours)[[*_FRONT, *_GAP]].reset_index(drop=True)
+    our_changes, their_changes = _changes(mine), _changes(others)
+    if len(our_changes) and len(their_changes):
+        moved = compare(our_changes, their_changes, _BY, rollup="kind", replicates=replicates, seed=seed)
+        keys = [*_BY, "measure"]
+        gaps = gaps.merge(moved.rename(columns=_MOVED)[[*keys, *_MOVED.values()]], on=keys, how="left")
+    gaps = gaps[gaps["measure"].isin(measures)].reindex(
+        columns=[*gaps.columns.union([*_MOVED.values()], sort=False)]
+    )
+    return _with_context(gaps, ours)[[*_FRONT, *_GAP, *_MOVED.values()]].reset_index(drop=True)
+
+
+def _changes(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the questions with something in front minus those with nothing, by question."""
+    plain = scores[scores["given"] == NONE].set_index(["item", "measure"])["value"]
+    own = scores[scores["given"] != NONE]
+    before = plain.reindex(pd.MultiIndex.from_frame(own[["item", "measure"]])).array
+    changes = own.assign(value=own["value"].astype("Float64") - before)
+    return changes.assign(reason=changes["reason"].mask(changes["value"].isna(), "no score in one of the forms"))
 
 
 def reported(table: pd.DataFrame) -> pd.DataFrame:

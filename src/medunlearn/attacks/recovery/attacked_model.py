@@ -84,9 +84,17 @@ class AttackedModel(Protocol):
         ...
 
     def ask(
-        self, questions: Sequence[Question], wording: str, template: TemplateName | None = None
+        self,
+        questions: Sequence[Question],
+        wording: str,
+        template: TemplateName | None = None,
+        benchmark: Benchmark | None = None,
     ) -> dict[str, Response]:
-        """Greedy responses to questions in other words; ``wording`` is the name that they are stored under."""
+        """Greedy responses to questions in other words; ``wording`` is the name that they are stored under.
+
+        Args:
+            benchmark: records with other images; None: the benchmark's own.
+        """
         ...
 
     def score(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
 
+NO_PROBABILITY = "the model gives no probability of the true answer"
 GROUPS = ("relatives", "same_disease", "others")
 
 
@@ -29,7 +31,10 @@ class Collateral(RecoveryAttack):
 
     Whoever shares an identifier with a forgotten patient (relatives, twins, people of one name) and whoever has the
     same disease is hit first, and a mean over everybody hides it. So each group has its own row, beside the
-    retrained model. Refusals and empty answers are counted, since both look like forgetting.
+    retrained model. Refusals and empty answers are counted, since both look like forgetting. Calibration: the mean
+    over an answer's tokens of (1 - p)², p the probability of the true token behind the true ones before it, which
+    is the true token's part of the Brier score (Brier 1950): a model that became unsure of others, or sure of
+    something else, has a higher one at the same ROUGE-L.
 
     Source: Thaker et al. 2024 (arXiv 2410.02879) for tests near the forget set; the groups are ours.
 
@@ -49,6 +54,10 @@ class Collateral(RecoveryAttack):
     headline: ClassVar[tuple[str, ...]] = ("rouge_l",)
     measures: ClassVar[Mapping[str, tuple[str, str]]] = {
         "refused": ("Refused", "0 or 1: the answer opens with a refusal; higher = refuses more"),
+        "brier": (
+            "Brier score of answers",
+            "0-1, mean over the true tokens of (1 - probability)²; 0 = sure of the true answer, higher = worse",
+        ),
         "empty": ("Empty answers", "0 or 1: the answer is empty; higher = says less"),
     }
     alone: ClassVar[str] = "the answers about retained patients, of which the target's tell what was lost"
@@ -67,9 +76,12 @@ class Collateral(RecoveryAttack):
         responses = model.ask(questions, "")
         own = scores.drop_duplicates("item").drop(columns=["measure", "value", "reason"])
         texts = own["item"].map({name: response.response for name, response in responses.items()})
-        for measure, values in (("refused", texts.map(is_refusal)), ("empty", texts.str.strip() == "")):
+        briers = own["item"].map({name: _brier(response.answer_log_probs) for name, response in responses.items()})
+        measures = {"refused": texts.map(is_refusal), "empty": texts.str.strip() == "", "brier": briers}
+        for measure, values in measures.items():
             rows = own.assign(measure=measure, value=values.astype("float").astype("Float64"))
-            rows["reason"] = pd.Series([None] * len(rows), index=rows.index, dtype="string")
+            reasons = pd.Series([None] * len(rows), index=rows.index, dtype="string")
+            rows["reason"] = reasons.mask(rows["value"].isna(), NO_PROBABILITY)
             scores = pd.concat([scores, rows[scores.columns]], ignore_index=True)
         groups = self._groups(model, scores)
         for group in GROUPS:
@@ -90,3 +102,10 @@ class Collateral(RecoveryAttack):
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)
         yield sizes.measuring(model, model.of_side("retain"), 1)
+
+
+def _brier(log_probs: Sequence[float] | None) -> float | None:
+    """Mean of (1 - p)² over tokens with these log-probabilities; None without a number."""
+    if not log_probs or any(value != value for value in log_probs):
+        return None
+    return sum((1 - exp(value)) ** 2 for value in log_probs) / len(log_probs)

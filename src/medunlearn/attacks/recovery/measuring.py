@@ -201,7 +201,11 @@ class StateMeasurer:
         return scores.assign(attack=attack, strength=strength)
 
     def ask(
-        self, questions: Sequence[Question], wording: str, template: TemplateName | None = None
+        self,
+        questions: Sequence[Question],
+        wording: str,
+        template: TemplateName | None = None,
+        benchmark: Benchmark | None = None,
     ) -> dict[str, Response]:
         """Greedy responses to questions in other words, with the run's own weights; each is generated once.
 
@@ -209,6 +213,7 @@ class StateMeasurer:
             wording: name of the wording, which the stored responses are known by; "" for the benchmark's own, whose
                 responses are those of `evaluate`.
             template: other than that of the model's training.
+            benchmark: records with other images; None: the benchmark's own.
         """
         from medunlearn.probes.questioning import Questioning
 
@@ -217,7 +222,7 @@ class StateMeasurer:
         how = (self.evaluation, rendering, str(self.live.device), self.quiet, self.live, folder)
         key = sha256_of_json([self.settings.split, repr(self.attack)])[:12]
         variant = f"{wording} {key}" if wording else ""
-        return Questioning(self.run, self.benchmark, *how, variant=variant).ask(questions)[1]
+        return Questioning(self.run, benchmark or self.benchmark, *how, variant=variant).ask(questions)[1]
 
     def score(
         self, questions: Sequence[Question], responses: Mapping[str, Response], measures: Sequence[str]

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.data.benchmark import Benchmark
     from medunlearn.reports.blocks import Table
+    from medunlearn.results.runs import Run
 
 GROUP = "recovery"
 """Key of the numbers of all recovery attacks in JSON."""
@@ -61,6 +63,16 @@ class RecoveryInterface(Attack):
     measures: ClassVar[Mapping[str, tuple[str, str]]] = {}
     side: ClassVar[Side] = "forget"
     headline: ClassVar[tuple[str, ...]] = ("ranked_first", "em", "rouge_l")
+
+    def check(self, benchmark: Benchmark) -> None:
+        """Refuse a benchmark that cannot be attacked.
+
+        Raises:
+            InputError: names what is missing; NotApplicableError if it cannot be mended.
+        """
+
+    def check_run(self, run: Run) -> None:
+        """Refuse a model that cannot be attacked. Raises like :meth:`check`."""
 
     @abstractmethod
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:

@@ -17,7 +17,7 @@ from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_frames
 from medunlearn.errors import InputError, ModelError
-from medunlearn.results.runs import Recording
+from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import replace_scores, score_table
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ class RecoveryJob(AttackJob):
     settings: AttackSettings
     summary_file: str
     subjects_file: str
+
+    def check(self) -> None:
+        self.attack.check(self.benchmark)
+
+    def check_run(self, run: Run) -> None:
+        self.attack.check_run(run)
 
     def run(self, holder: ModelHolder, recording: Recording) -> None:
         """Attack a model. Processes share the questions, unless one of them has to attack alone."""

@@ -90,6 +90,7 @@ class ForgottenPatients(WhiteBoxAttack):
     ) -> pd.DataFrame:
         import pandas as pd
 
+        from medunlearn.attacks.membership.passes import shown_pictures
         from medunlearn.attacks.whitebox.patient_features import told_apart
         from medunlearn.results.scores import score_table
 
@@ -102,6 +103,7 @@ class ForgottenPatients(WhiteBoxAttack):
             max_length=model.run.info.rendering["max_length"],
             batch_size=model.settings.batch_size,
             seed=model.settings.seed,
+            pictures=shown_pictures(model.live, model.run),
         )
         rows = [
             row(record.record_id, label, self.before, "told_apart", value)

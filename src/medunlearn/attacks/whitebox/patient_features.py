@@ -20,6 +20,7 @@ from medunlearn.data.records import Record
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import TokenMoments, in_batches
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.models.vision.pictures import Pictures
 from medunlearn.statistics.linear_classifier import cross_fitted_scores
 
 Floats = npt.NDArray[np.float64]
@@ -60,14 +61,16 @@ def told_apart(
     max_length: int | None,
     batch_size: int,
     seed: int,
+    pictures: Pictures | None = None,
 ) -> list[float]:
     """Share of the other patients' documents that score lower than each forgotten one, ties half, [forgotten].
 
     Args:
         records: the forgotten ones first.
         forgotten: their number.
+        pictures: of a model that is shown the documents' images.
     """
-    documents = document_sequences(records, language_model.tokenizer, max_length)
+    documents = document_sequences(records, language_model.tokenizer, max_length, pictures)
     losses = [loss_features(m) for m in document_moments(language_model, documents, batch_size=batch_size)]
     pieces = iter(in_batches(mean_states, language_model, [p for d in documents for p in d], batch_size))
     states = [np.mean([next(pieces) for _ in document], axis=0) for document in documents]

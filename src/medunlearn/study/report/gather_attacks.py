@@ -54,8 +54,8 @@ def _failures(model: Evaluated, family: AttackFamily) -> list[Failure]:
     """A family without a result in the latest attack that had it."""
     for record in reversed(_records(model)):
         attacked = Attacked(model.run, record, family)
-        if family.name in attacked.failed:
-            return [Failure(family.name, model.run, attacked.failed[family.name])]
+        if family.name in attacked.without_result:
+            return [Failure(family.name, model.run, attacked.without_result[family.name])]
         if attacked.measured:
             break
     return []
