@@ -1,9 +1,9 @@
 """SIGKILL inside the work of every long command, at placed moments; then the command again, and what it ends with.
 
-Each kill has a folder of its own. The moments are spread over a command's events (`tests/support/kill_trials.py`), drawn
-by seed. A second call must end with what one call gives: the same files, tables equal but for rounding (1e-5: the
-questions that are left are asked in other batches), equal JSON but for times, weights bit for bit, no part file and
-no lock left.
+Each kill has a folder of its own. The moments are spread over a command's events, drawn by seed
+(`tests/support/kill_trials.py`). A second call must end with what one call gives: the same files, tables equal but
+for rounding (1e-5: the questions that are left are asked in other batches), equal JSON but for times, weights bit
+for bit, no part file and no lock left.
 
     python benchmarks_perf/kills.py --kills 10
     python benchmarks_perf/kills.py --kills 10 --only sweep,run
