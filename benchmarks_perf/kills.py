@@ -116,9 +116,11 @@ class NoonClock(datetime):
 
 
 def stop_clocks() -> None:
-    """Stop the clocks that a deletion request reads."""
+    """Stop the clocks that a deletion request reads, and hide the tree's commit, which may move on meanwhile."""
     for name in ("forget_stages", "forget_request", "case.card_section"):
         mock.patch(f"medunlearn.request.{name}.datetime", NoonClock).start()
+    commit = {"commit": "0" * 40, "dirty": False}
+    mock.patch("medunlearn.request.case.digests.code", return_value=commit).start()
     mock.patch("medunlearn.results.sbom.sbom", return_value="{}").start()  # its library stamps the time
 
 
