@@ -1,9 +1,9 @@
 """SIGKILL inside the work of every long command, at placed moments; then the command again, and what it ends with.
 
-Each kill has a folder of its own. The moments are spread over a command's events (`tests/support/kills.py`), drawn
-by seed. A second call must end with what one call gives: the same files, tables equal but for rounding (1e-5: the
-questions that are left are asked in other batches), equal JSON but for times, weights bit for bit, no part file and
-no lock left.
+Each kill has a folder of its own. The moments are spread over a command's events, drawn by seed
+(`tests/support/kill_trials.py`). A second call must end with what one call gives: the same files, tables equal but
+for rounding (1e-5: the questions that are left are asked in other batches), equal JSON but for times, weights bit
+for bit, no part file and no lock left.
 
     python benchmarks_perf/kills.py --kills 10
     python benchmarks_perf/kills.py --kills 10 --only sweep,run
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, tzinfo
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -29,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from fake_server import FakeServer
 from forking import Forked, command, forked_workers
-from kills import Case, try_case
+from kill_trials import Case, try_case
 
 from conftest import canned_answer
 from medunlearn.synthetic.note_table import write_note_table
@@ -39,6 +40,11 @@ SPLIT = ("--split", "random_10")
 QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--batch-size=4", "--allow-broken")
 UNLEARN = ("--method=npo", "--precision=fp32", "--epochs=2", "--batch-size=8", "--checkpoint-seconds=0")
 EPOCHS = ("--evaluate-every=1", "--select=best", "--evaluate.limit=2", "--evaluate.max-new-tokens=4")
+REQUEST = (
+    *("--facts=2", "--others=4", "--anyway", "--battery=quantization", "--build.clozes=0", "--build.prefixes=16"),
+    *("--budget=2", "--unlearn.precision=fp32", "--unlearn.epochs=2", "--evaluate.max-new-tokens=4"),
+)
+"""A deletion request as small as it can be, with an attack and with two tries."""
 EXPERIMENT = {
     "name": "Small",
     "benchmark": {"builder": "amnesia", "synthetic": 20},
@@ -75,7 +81,8 @@ def call(*words: object) -> None:
         raise SystemExit(f"{words}\n{out}{err}")
 
 
-def inputs(folder: Path) -> None:
+@cache
+def make_inputs(folder: Path) -> None:
     """What commands read: a benchmark, a target, an unlearned model, their evaluations and attack, texts, notes."""
     bench, target, npo = folder / "bench", folder / "target", folder / "npo"
     call("build", "amnesia", "--synthetic", 20, "--nonmember-patients", 8, "--out", bench)
@@ -109,14 +116,18 @@ class NoonClock(datetime):
 
 
 def stop_clocks() -> None:
-    """Stop the clocks that a deletion request reads."""
+    """Stop the clocks that a deletion request reads, and hide the tree's commit, which may move on meanwhile."""
     for name in ("forget_stages", "forget_request", "case.card_section"):
         mock.patch(f"medunlearn.request.{name}.datetime", NoonClock).start()
+    commit = {"commit": "0" * 40, "dirty": False}
+    mock.patch("medunlearn.request.case.digests.code", return_value=commit).start()
     mock.patch("medunlearn.results.sbom.sbom", return_value="{}").start()  # its library stamps the time
 
 
-def hospital(folder: Path) -> None:
+@cache
+def make_hospital(folder: Path) -> None:
     """Notes of two hospitals, a model of the first one's, and the owner's key."""
+    folder.mkdir()
     for name, seed in (("notes", 0), ("unseen", 1)):
         write_note_table(folder / f"{name}.csv", 8, seed=seed, studies=0)
     call("build", "notes", folder / "notes.csv", "--out", folder / "bench")
@@ -132,6 +143,7 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
     llm = ("--llm", server.base_url, "--llm.model=m", "--llm.concurrency=2")
 
     def own(source: Path, folder: Path) -> Path:
+        make_inputs(given)
         return Path(shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("keywords")))
 
     def experiment(folder: Path, **more: object) -> Path:
@@ -149,22 +161,23 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
 
     def forget(method: str) -> Callable[[Path], list[object]]:
         world = given / "hospital"
-        quick = ["--facts=4", "--others=6", "--anyway", "--battery=quantization", "--build.clozes=0"]
-        return lambda folder: [
-            *(
-                "forget",
-                world / "model",
-                world / "notes.csv",
-                "--patient=100001",
-                "--holdout",
-                world / "unseen.csv",
-            ),
-            *("--key", world / "signing.key", "--method", method, "--budget=2", "--unlearn.precision=fp32"),
-            *("--evaluate.max-new-tokens=4", *quick, "--out=case", "--device=cpu"),
-        ]
+
+        def request(folder: Path) -> list[object]:
+            make_hospital(world)
+            return [
+                *("forget", world / "model", world / "notes.csv", "--holdout", world / "unseen.csv"),
+                *("--patient=100001", "--key", world / "signing.key", "--method", method, *REQUEST),
+                *("--out=case", "--device=cpu"),
+            ]
+
+        return request
 
     def words(*some: object) -> Callable[[Path], list[object]]:
-        return lambda folder: [*some, "--out=out"]
+        def with_inputs(folder: Path) -> list[object]:
+            make_inputs(given)
+            return [*some, "--out=out"]
+
+        return with_inputs
 
     def with_model(source: Path, verb: str, *some: object) -> Callable[[Path], list[object]]:
         return lambda folder: [verb, own(source, folder).name, bench, *some]
@@ -240,9 +253,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, FakeServer(answer=answer) as server, forked_workers():
         given = Path(place) / "given"
         given.mkdir()
-        inputs(given)
-        (given / "hospital").mkdir()
-        hospital(given / "hospital")
         print("| command | moments | kills | with a file half written | second call differs | seconds |")
         print("|---|---|---|---|---|---|", flush=True)
         for case in cases(given, server):

@@ -37,3 +37,9 @@ def test_what_a_script_imports_is_there(script: Path) -> None:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "medunlearn":
             missing = [alias.name for alias in node.names if alias.name not in names_in(node.module)]
             assert not missing, f"{script.name} imports {missing} from {node.module}"
+
+
+def test_no_script_has_the_name_of_a_module_of_the_tests() -> None:
+    """Some tests import scripts: a script would hide the module of the same name, or the other way round."""
+    modules = {path.stem for folder in ("tests", "tests/support") for path in (ROOT / folder).glob("*.py")}
+    assert {path.stem for path in SCRIPTS} & modules == set()

@@ -15,7 +15,7 @@ from real_tokenizers import CLOCK, QWEN3, byte_level
 from medunlearn import template_process
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.errors import InputError, ModelError
-from medunlearn.models.chat import fill_template, has_clock, turn_of
+from medunlearn.models.chat import fill_template, has_clock, rendered_together, turn_of
 from medunlearn.models.light_tokenizer import LightTokenizer
 from medunlearn.template_process import match_patterns, render_prompt
 
@@ -89,6 +89,41 @@ def test_renderings_are_those_of_transformers(tokenizer: Any) -> None:
             assert has_clock(chat)
             assert "31 Dec 1999" in fill_template(chat, "x", today="1999-12-31")
             assert "1999" not in chat.apply_chat_template(message, tokenize=False)
+
+
+def test_messages_are_rendered_in_one_request(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[str] = []
+    ask = template_process._worker.ask
+
+    def counted(what: str, way: str, arguments: Any) -> Any:
+        requests.append(way)
+        return ask(what, way, arguments)
+
+    monkeypatch.setattr(template_process._worker, "ask", counted)
+    texts = ["Why?", "Fièvre 🤒?", "\ud83e", "Why?"]
+    for template in (QWEN3, CLOCK):
+        chat = chat_of(tokenizer, template)
+        alone = [fill_template(chat, text) for text in texts]
+        requests.clear()
+        with rendered_together(chat, texts):
+            assert [fill_template(chat, text) for text in texts] == alone
+            assert len(requests) == 1
+            # What was not said before, an answered turn and another date are no part of it.
+            assert "New?" in fill_template(chat, "New?")
+            assert "Flu." in fill_template(chat, "Why?", answer="Flu.")
+            assert ("1999" in fill_template(chat, "Why?", today="1999-12-31")) == (template == CLOCK)
+        assert fill_template(chat, "Why?") == alone[0]
+
+
+def test_a_message_that_a_template_refuses_leaves_the_others_their_renderings(tokenizer: Any) -> None:
+    chat = chat_of(
+        tokenizer, "{% if 'no' in messages[0]['content'] %}{{ 1 / 0 }}{% endif %}{{ messages[0]['content'] }}"
+    )
+    with rendered_together(chat, ["yes", "no", "2 yes"]):
+        assert fill_template(chat, "2 yes") == "2 yes"
+        with pytest.raises(ModelError, match="cannot be filled in"):
+            fill_template(chat, "no")
+        assert fill_template(chat, "yes") == "yes"
 
 
 def test_the_process_answers_again_after_one_that_it_ended() -> None:

@@ -32,7 +32,7 @@ def main() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_VIRTUAL, request["seconds"])
-        answer = json.dumps(_answer(request)).encode()
+        answer = _answer(request).encode()
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         answers.write(answer + b"\n")
         answers.flush()
@@ -48,19 +48,23 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: dict[str, Any]) -> str:
+    """The answer to a request, as JSON."""
     try:
         result = WAYS[request["way"]](**request["arguments"])
-        text = result if isinstance(result, str) else json.dumps(result)
-        return {"limit": "length"} if len(text) > request["length"] else {"result": result}
+        text = json.dumps(result)
+        if len(result if isinstance(result, str) else text) <= request["length"]:
+            return f'{{"result": {text}}}'
+        failure = {"limit": "length"}
     except MemoryError:
-        return {"limit": "memory"}
+        failure = {"limit": "memory"}
     except RecursionError:
-        return {"error": "it calls itself without an end"}
+        failure = {"error": "it calls itself without an end"}
     except SyntaxError as error:
-        return {"error": str(error)}
+        failure = {"error": str(error)}
     except Exception as error:  # a template may raise anything
-        return {"error": f"{type(error).__name__}: {str(error)[:500]}"}
+        failure = {"error": f"{type(error).__name__}: {str(error)[:500]}"}
+    return json.dumps(failure)
 
 
 def _load(chat: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import zipfile
 import zlib
@@ -57,6 +58,28 @@ def test_two_files_pair_by_record_and_prefix_in_any_order(tmp_path: Path):
     (corpus,) = result.first_screen().extraction.corpora
     (beside,) = corpus.baselines
     assert (corpus.corpus, beside.only_model, beside.only_baseline) == ("responses", 5, 0)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_table_sorted_another_way_gives_the_same_numbers(tmp_path: Path, numbered: bool) -> None:
+    rows = [
+        row(f"r{n}", 6 + n % 3, says=(n + draw) % 4 < 2, **({"sample": draw} if numbered else {}))
+        for n in range(12)
+        for draw in range(3)
+    ]
+    orders = {"first": rows, "reversed": rows[::-1], "drawn": random.Random(1).sample(rows, len(rows))}
+    tables, scores = [], []
+    for name, order in orders.items():
+        (tmp_path / name).mkdir()
+        settings = {**QUICK, "measures": ("run_30", "rouge_l")}
+        result = audit(responses=write(tmp_path / name / "a.jsonl", order), out=tmp_path / name / "out", **settings)
+        tables.append(result.table())
+        keys = ["item", "measure", "value"] if not numbered else ["item", "measure", "sample", "value"]
+        scores.append(result.scores()[keys].sort_values(keys, ignore_index=True))
+    assert len(scores[0]) == 2 * len(rows)
+    for table, score in zip(tables[1:], scores[1:], strict=True):
+        pd.testing.assert_frame_equal(table, tables[0], check_exact=True)
+        pd.testing.assert_frame_equal(score, scores[0], check_exact=True)
 
 
 def test_without_ids_the_texts_pair(tmp_path: Path):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, share_of_faults
 from forking import PATIENCE, Forked, command
-from kills import Case, content, differences, try_case
+from kill_trials import Case, content, differences, try_case
 from row_files import write_csv
 
 from medunlearn.config import TrainSettings

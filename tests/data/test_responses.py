@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -210,12 +211,18 @@ def test_a_join_that_fails_loses_nothing(store: ResponseStore, fault: str, monke
     parts = sorted(store.folder.glob("part-*.parquet"))
     before = store.read()
 
-    class Full(pq.ParquetWriter):
-        def write_table(self, table: object, **how: object) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
+    groups = list[int]()
+
+    class Filling(pq.ParquetWriter):
+        def write_table(self, table: pa.Table, **how: object) -> None:
+            groups.append(len(table))
+            if len(groups) == 3:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().write_table(table, **how)
 
     if fault == "disk":
-        monkeypatch.setattr("medunlearn.data.responses.pq.ParquetWriter", Full)
+        monkeypatch.setattr("medunlearn.data.responses.ROW_GROUP", 4)
+        monkeypatch.setattr("medunlearn.data.responses.pq.ParquetWriter", Filling)
     elif fault == "part":
         parts[5].write_bytes(b"PAR1 cut off")
     elif fault == "columns":
@@ -233,6 +240,10 @@ def test_a_join_that_fails_loses_nothing(store: ResponseStore, fault: str, monke
     assert not [*store.folder.glob(".*.part")]
     if fault == "disk":
         assert store.read() == before
+        assert groups == [4, 4, 4]
+        monkeypatch.undo()  # space is made: the next stage's end joins them
+        assert store.join()
+        assert ResponseStore.read_complete(store.folder) == before
     else:
         with pytest.raises(InputError, match=parts[5].name):
             ResponseStore.read_complete(store.folder)

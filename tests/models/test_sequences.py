@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from real_tokenizers import QWEN3
 from tokenizers import processors
 
+from medunlearn import template_process
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
 from medunlearn.models.prompts import CONTEXTS, TEMPLATES, render
-from medunlearn.models.sequences import Rendering, question_sequence, record_sequences
+from medunlearn.models.sequences import TOGETHER, Rendering, question_sequence, record_sequences
 from medunlearn.models.tiny import BEGIN, END
 
 RECORD = Record("r1", "Ana Silva was admitted with chest pain on 3 May and left on 9 May.", {"patient": "p1"})
@@ -53,6 +55,29 @@ def test_parts_follow_each_other(tokenizer: Any, template: Any, context: Any) ->
     assert sequence.key == "q1"
     text = tokenizer.decode(sequence.ids, clean_up_tokenization_spaces=False)
     assert text == prompt.shared + prompt.own + prompt.answer + END
+
+
+@pytest.mark.parametrize("template", [*TEMPLATES, "another chat"])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_many_questions_are_those_of_each_rendered_in_few_requests(
+    tiny: Callable[[], Any], template: Any, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests, model = [], tiny()
+    ask = template_process._worker.ask
+    monkeypatch.setattr(template_process._worker, "ask", lambda *what: requests.append(what[1]) or ask(*what))
+    if template == "another chat":
+        template, model.tokenizer.chat_template = "chat", QWEN3
+    records = {name: Record(name, f"{RECORD.text} {name}.", {}) for name in ("r1", "r2")}
+    questions = [
+        replace(QUESTION, question_id=f"q{n}", record_id=f"r{n % 2 + 1}", question=f"Which drug on day {n // 3}?")
+        for n in range(TOGETHER + 6)
+    ]
+    questions.append(replace(questions[0], question_id="more", kind="completion"))
+    rendering = Rendering(template, context)
+    expected = [question_sequence(q, records[q.record_id], model.tokenizer, rendering) for q in questions]
+    requests.clear()
+    assert model.question_sequences(questions, records, rendering) == expected
+    assert len(requests) == (2 if model.tokenizer.chat_template == QWEN3 else 0)
 
 
 @pytest.mark.parametrize("template", ["plain", "clinical"])

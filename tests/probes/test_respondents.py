@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -10,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer
 
 import medunlearn as mu
+from medunlearn.data import responses, storage
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
-from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
+from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError, StorageError
 from medunlearn.results.evaluated import Evaluated, Evaluation
 from medunlearn.study.report.gather import gather
 from medunlearn.study.rescore import score
@@ -122,6 +125,36 @@ def test_a_served_model_has_the_text_measures_of_the_same_model_here(
         evaluated(one.run.folder, hospital, tmp_path, limit=2)
 
 
+def test_a_disk_that_fills_in_the_middle_of_a_join_loses_no_answer(
+    here: Evaluated, hospital: Benchmark, says: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = list[int]()
+
+    def refuse(part: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(part))
+
+    class Filling(pq.ParquetWriter):  # type: ignore[misc]
+        def write_table(self, table: Any, *how: Any, **more: Any) -> None:
+            super().write_table(table, *how, **more)
+            rows.append(len(table))
+            patch.setattr(storage, "_create", refuse)  # nothing else fits either
+            refuse(Path(str(self.where)))
+
+    with FakeServer(answer=says) as server:
+        how = {"model_name": "m", "llm": {"concurrency": 2}}
+        with monkeypatch.context() as patch:
+            patch.setattr(responses, "JOINED_FROM", 1)
+            patch.setattr(pq, "ParquetWriter", Filling)
+            with pytest.raises(StorageError, match="disk is full"):
+                evaluated(server.base_url, hospital, tmp_path, **how)
+        assert rows
+        assert server.count == len(here.responses)
+        [one] = evaluated(server.base_url, hospital, tmp_path, **how).models
+        assert server.count == len(here.responses)
+    assert_text_is_equal(one, here)
+    assert not [*tmp_path.rglob(".*.part")]
+
+
 def test_stored_responses_have_the_text_measures_of_the_same_model_here(
     here: Evaluated, hospital: Benchmark, tmp_path: Path
 ) -> None:
@@ -129,7 +162,7 @@ def test_stored_responses_have_the_text_measures_of_the_same_model_here(
     [one] = evaluated(file, hospital, tmp_path).models
     assert_text_is_equal(one, here)
     table = pd.DataFrame(rows_of(here)).rename(columns={"question_id": "id", "response": "output"})
-    table.to_parquet(tmp_path / "b.parquet")
+    table.iloc[::-1].to_parquet(tmp_path / "b.parquet")
     against = mu.evaluate(
         here.run, hospital, against=[tmp_path / "b.parquet"], out=tmp_path / "t.csv", metrics=TEXT, **QUIET
     )

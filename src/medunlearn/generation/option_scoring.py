@@ -56,12 +56,8 @@ def _rate(
     variant: str,
 ) -> list[Response]:
     pairs = [(question, place) for question in batch for place in range(len(question.options))]
-    sequences = [
-        language_model.question_sequence(
-            replace(question, answer=question.options[place]), records[question.record_id], rendering
-        )
-        for question, place in pairs
-    ]
+    answered = [replace(question, answer=question.options[place]) for question, place in pairs]
+    sequences = language_model.question_sequences(answered, records, rendering)
     scores = score_answers(language_model, sequences, batch_size=batch_size)
     return [
         Response(question.question_id, variant, place, "", (), True, score.log_probs, score.hits)

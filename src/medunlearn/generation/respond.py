@@ -54,7 +54,7 @@ def respond(
     missing = [question for question in questions if (question.question_id, variant, 0) not in stored]
     advance(len(questions) - len(missing))
     tokenizer, memo = language_model.tokenizer, language_model.memo
-    sequences = [language_model.question_sequence(q, records[q.record_id], rendering) for q in missing]
+    sequences = language_model.question_sequences(missing, records, rendering)
     # A pass over whole answers and a step of decoding take memory of their own each.
     scoring, decoding = Batching(batch_size), Batching(batch_size)
     for places in _rounds(sequences, ROUND * batch_size):
@@ -110,10 +110,8 @@ def sample_responses(
     rating, drawing = Batching(batch_size), Batching(batch_size)
     for start in range(0, len(pending), ROUND * batch_size):
         pairs = pending[start : start + ROUND * batch_size]
-        sequences = {
-            key: language_model.question_sequence(q, records[q.record_id], rendering)
-            for key, q in {q.question_id: q for q, _ in pairs}.items()
-        }
+        distinct = [*{q.question_id: q for q, _ in pairs}.values()]
+        sequences = {s.key: s for s in language_model.question_sequences(distinct, records, rendering)}
         first = [sequences[q.question_id] for q, sample in pairs if sample == 0]
         rated = in_batches(partial(_decoded_log_probs, decoding), language_model, first, rating)
         log_probs = {sequence.key: values for sequence, values in zip(first, rated, strict=True)}

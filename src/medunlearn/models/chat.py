@@ -7,15 +7,16 @@ is frozen at :data:`TODAY`, so that a model gives the same numbers every day.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
 
-from medunlearn.errors import ModelError, first_line
+from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.template_process import chat_templates_apart
 
 Opening = Literal["prompt", "turn"]
@@ -93,20 +94,71 @@ def fill_template(
         ModelError: the template refuses the message, or is wrong.
         InputError: it takes too long, too much memory, or makes too long a text.
     """
-    messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
     if answer is not None:
-        messages.append({"role": "assistant", "content": answer})
-    date = (today or TODAY) if _asks_clock(tokenizer) else None
+        messages = [*_message(content), {"role": "assistant", "content": answer}]
+    elif (batch := _BATCH.get()) and (text := batch.text(tokenizer, content, today)) is not None:
+        return text
+    else:
+        messages = _message(content)
     try:
-        is_ours = tokenizer.chat_template == CHAT
-        with nullcontext() if is_ours else chat_templates_apart(_name(tokenizer), date):
-            asks = answer is None
-            text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=asks, tokenize=False)
+        rendered: str = _render(tokenizer, messages, today, asks=answer is None)
     except (TypeError, ValueError, KeyError, TemplateError) as error:
         raise ModelError(
             f"{_name(tokenizer)} cannot be filled in: {first_line(error)}. Correct it, or choose --template plain."
         ) from error
-    return text
+    return rendered
+
+
+@contextmanager
+def rendered_together(tokenizer: Any, contents: Iterable[str]) -> Iterator[None]:
+    """Context in which :func:`fill_template` renders these users' messages in one request, at the first of them.
+
+    A request to the process that renders takes several times as long as the rendering.
+    """
+    before = _BATCH.set(_Batch(tokenizer, dict.fromkeys(contents)))
+    try:
+        yield
+    finally:
+        _BATCH.reset(before)
+
+
+@dataclass
+class _Batch:
+    """Messages that are rendered together. One that cannot be rendered leaves each to be rendered alone."""
+
+    tokenizer: Any
+    contents: Mapping[str, None]
+    texts: dict[str | None, dict[str, str]] = field(default_factory=dict)
+
+    def text(self, tokenizer: Any, content: str | list[dict[str, str]], today: str | None) -> str | None:
+        """A message's rendering; None if it is not of the batch, or must be rendered alone."""
+        if tokenizer is not self.tokenizer or not isinstance(content, str) or content not in self.contents:
+            return None
+        if today not in self.texts:
+            self.texts[today] = self._render(today)
+        return self.texts[today].get(content)
+
+    def _render(self, today: str | None) -> dict[str, str]:
+        try:
+            texts = _render(self.tokenizer, [_message(content) for content in self.contents], today)
+        except (TypeError, ValueError, KeyError, TemplateError, InputError):
+            return {}
+        return dict(zip(self.contents, texts, strict=True))
+
+
+_BATCH: ContextVar[_Batch | None] = ContextVar("messages rendered together", default=None)
+
+
+def _message(content: str | list[dict[str, str]]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": content}]
+
+
+def _render(tokenizer: Any, conversations: list[Any], today: str | None, *, asks: bool = True) -> Any:
+    """Text of a conversation, or the texts of several."""
+    date = (today or TODAY) if _asks_clock(tokenizer) else None
+    is_ours = tokenizer.chat_template == CHAT
+    with nullcontext() if is_ours else chat_templates_apart(_name(tokenizer), date):
+        return tokenizer.apply_chat_template(conversations, add_generation_prompt=asks, tokenize=False)
 
 
 def _name(tokenizer: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,14 @@ from medunlearn.models.pretrained import (
     refuse_missing,
 )
 from medunlearn.models.rope import make_independent_of_batches
-from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
+from medunlearn.models.sequences import (
+    Rendering,
+    TokenSequence,
+    each_rendered_together,
+    image_tokens,
+    question_sequence,
+    record_sequences,
+)
 from medunlearn.models.shared_base import SharedBase
 from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
 from medunlearn.models.threads import settle_threads
@@ -87,6 +94,16 @@ class LanguageModel:
             return question_sequence(*how)
         key = (question, record.text, record.images, rendering)
         return self.memo.sequences.get(key, lambda: question_sequence(*how), lambda sequence: len(sequence.ids))
+
+    def question_sequences(
+        self, questions: Sequence[Question], records: Mapping[str, Record], rendering: Rendering
+    ) -> list[TokenSequence]:
+        """Sequences of many questions, their chat prompts rendered in batches."""
+
+        def make(question: Question) -> TokenSequence:
+            return self.question_sequence(question, records[question.record_id], rendering)
+
+        return [*each_rendered_together(questions, records, self.tokenizer, rendering, make)]
 
     def record_sequences(self, record: Record, rendering: Rendering) -> list[TokenSequence]:
         """A record as plain text (:func:`medunlearn.models.sequences.record_sequences`)."""

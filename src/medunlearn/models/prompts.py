@@ -108,13 +108,12 @@ def _chat(
 ) -> Prompt:
     if getattr(tokenizer, "chat_template", None) is None:
         raise ModelError("This tokenizer has no chat template. Use --template plain or --template clinical.")
-    content = question.question if note is None else f"{note}\n\n{question.question}"
+    content, turn = chat_content(question, note), turn_of(tokenizer)
     filled = (
         fill_template(tokenizer, content, today=today)
         if marker is None
         else _with_image(tokenizer, content, marker, today)
     )
-    turn = turn_of(tokenizer)
     text = turn.opened(filled, opening)
     cut = 0
     if note is not None and note in text:
@@ -122,6 +121,11 @@ def _chat(
     elif marker is not None:
         cut = text.index(IMAGE) + len(IMAGE)
     return Prompt(text[:cut], text[cut:], turn.lead + question.answer + turn.tail, turn.end)
+
+
+def chat_content(question: Question, note: str | None) -> str:
+    """The user's message in a chat template."""
+    return question.question if note is None else f"{note}\n\n{question.question}"
 
 
 def _with_image(tokenizer: Any, content: str, marker: str, today: str | None) -> str:

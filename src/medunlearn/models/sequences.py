@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, takewhile
 from typing import Any, Literal, Protocol
@@ -21,13 +21,16 @@ from typing import Any, Literal, Protocol
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.data.records import Question, Record
 from medunlearn.errors import InputError
-from medunlearn.models.chat import TODAY, Opening, end_token_id, has_clock
-from medunlearn.models.prompts import IMAGE, Context, Prompt, Template, render
+from medunlearn.models.chat import TODAY, Opening, end_token_id, has_clock, rendered_together
+from medunlearn.models.prompts import IMAGE, Context, Prompt, Template, chat_content, render
 
 Positions = Literal["predicting", "answer", "all"]
 """Tokens whose outputs are read: those that predict a scored token, the scored tokens, or every token."""
 NOTE_SHARE = 7 / 8
 """The most of ``max_length`` that shared text may take where long notes are cut; the rest is the question's."""
+
+TOGETHER = 64
+"""Questions whose chat prompts are rendered in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,27 @@ def question_sequence(
             "or use --context closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
+
+
+def each_rendered_together(
+    questions: Sequence[Question],
+    records: Mapping[str, Record],
+    tokenizer: Any,
+    rendering: Rendering,
+    make: Callable[[Question], TokenSequence],
+) -> Iterator[TokenSequence]:
+    """Sequences of questions, whose chat prompts are rendered in batches.
+
+    Args:
+        make: sequence of one question.
+    """
+    in_notes = rendering.context == "note"
+    for start in range(0, len(questions), TOGETHER):
+        batch = questions[start : start + TOGETHER] if rendering.template == "chat" else ()
+        contents = (chat_content(q, records[q.record_id].text if in_notes else None) for q in batch)
+        with rendered_together(tokenizer, contents):
+            sequences = [make(question) for question in questions[start : start + TOGETHER]]
+        yield from sequences
 
 
 def _around_image(tokenizer: Any, texts: Sequence[str], image: Sequence[int]) -> list[list[int]]:

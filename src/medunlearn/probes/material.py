@@ -64,7 +64,7 @@ def sequences(
 ) -> list[TokenSequence]:
     """Records as plain text, then questions with their answers."""
     pieces = [piece for record in records for piece in language_model.record_sequences(record, rendering)]
-    return pieces + [language_model.question_sequence(q, by_id[q.record_id], rendering) for q in questions]
+    return pieces + language_model.question_sequences(questions, by_id, rendering)
 
 
 def record_of(sequence: TokenSequence, benchmark: Benchmark) -> str:

@@ -11,7 +11,7 @@ from medunlearn.data.records import Question
 from medunlearn.errors import ModelError
 from medunlearn.metrics import get_metric
 from medunlearn.models.pretrained import load_tokenizer
-from medunlearn.models.sequences import question_sequence
+from medunlearn.models.sequences import each_rendered_together, question_sequence
 from medunlearn.results.runs import Run
 
 
@@ -32,5 +32,12 @@ def reference_tokens(
     rendering = replace(run.rendering(settings.template, settings.context), images="ignore", max_length=None).dated(
         tokenizer
     )
-    sequences = (question_sequence(q, benchmark.record[q.record_id], tokenizer, rendering) for q in questions)
+    records = benchmark.record
+    sequences = each_rendered_together(
+        questions,
+        records,
+        tokenizer,
+        rendering,
+        lambda q: question_sequence(q, records[q.record_id], tokenizer, rendering),
+    )
     return {sequence.key: sequence.ids[sequence.scored_from : -1] for sequence in sequences}

@@ -40,8 +40,7 @@ def layer_name(layer: int) -> str:
 
 def sequences_of(model: AttackedModel, questions: Sequence[Question]) -> list[TokenSequence]:
     """Prompt and reference answer of each question."""
-    records, rendering = model.benchmark.record, model.rendering
-    return [model.live.question_sequence(q, records[q.record_id], rendering) for q in questions]
+    return model.live.question_sequences(questions, model.benchmark.record, model.rendering)
 
 
 def value_tokens(

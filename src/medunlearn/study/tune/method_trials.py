@@ -112,9 +112,16 @@ class MethodTrials:
         write_trials(self.folder, self.trials)
         self._drop_models()
 
-    def _drop_models(self) -> None:
-        """Delete the models of all trials but the untuned and the best one."""
+    @property
+    def needless_models(self) -> list[Path]:
+        """Model folders of finished trials, without those of the untuned and the best one."""
         best = self.best
-        for other in self.finished:
-            if other.number and (best is None or other.number != best.number):
-                shutil.rmtree(self.run_of(other) / "model", ignore_errors=True)
+        others = (
+            trial for trial in self.finished if trial.number and (best is None or trial.number != best.number)
+        )
+        return [folder for trial in others if (folder := self.run_of(trial) / "model").exists()]
+
+    def _drop_models(self) -> None:
+        """Delete the needless models."""
+        for folder in self.needless_models:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -96,7 +96,8 @@ class TuneMethod(RecordedStage[MethodTrials]):
         if self.workspace.benchmark is None:
             return None
         trials = self.trials()
-        return trials if trials.is_spent and trials.best else None
+        # A kill may have cut off the last deletion, which `work` completes.
+        return trials if trials.is_spent and trials.best and not trials.needless_models else None
 
     def work(self, inputs: Inputs) -> Work | None:
         trials = self.trials()
