@@ -14,10 +14,26 @@ _SHOWN = 3
 """Reasons that a message tells of each measure, the most frequent ones."""
 
 
+REMEDY = "What was scored is stored. Correct the measure and score again (`medunlearn score`), or leave it out."
+
+
 def refuse_unscored(
     tables: Mapping[str, pd.DataFrame], requested: Collection[str], foreseen: Collection[str] = ()
 ) -> None:
-    """Refuse score tables in which a requested measure has no value; the tables stay on disk.
+    """Refuse score tables in which a measure scored nothing (:func:`unscored_measures`); they stay on disk.
+
+    Raises:
+        MedunlearnError: names each measure, with its most frequent reasons.
+    """
+    if problems := unscored_measures(tables, requested, foreseen):
+        told = " ".join(text for _, text in problems)
+        raise MedunlearnError(f"Nothing was measured by some measures. {told} {REMEDY}")
+
+
+def unscored_measures(
+    tables: Mapping[str, pd.DataFrame], requested: Collection[str], foreseen: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """Label of a table and what is wrong with it, for each requested measure that has no value there.
 
     Measures of defaults may find nothing to score, unless all of them find nothing or one raised an error on every
     item that it was given.
@@ -26,16 +42,10 @@ def refuse_unscored(
         tables: label of a model -> its score table.
         requested: names of the measures that the user named.
         foreseen: measures that the model cannot be scored by, as was said before it was asked.
-
-    Raises:
-        MedunlearnError: names each measure, with its most frequent reasons.
     """
-    problems = [text for label, table in tables.items() for text in _problems(label, table, requested, foreseen)]
-    if problems:
-        raise MedunlearnError(
-            f"Nothing was measured by some measures. {' '.join(problems)} What was scored is stored. Correct the "
-            "measure and score again (`medunlearn score`), or leave it out."
-        )
+    return [
+        (label, text) for label, table in tables.items() for text in _problems(label, table, requested, foreseen)
+    ]
 
 
 def _problems(

@@ -110,10 +110,8 @@ def evaluate(
         for own, respondent in named
     ]
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
-    problems = evaluation.problems
-    refuse_broken(problems, allowed=settings.allow_broken)
-    sound = [model for model in evaluation.models if not problems.get(model.run.label)]
-    tables = {model.run.label: read_outcomes(model.record.folder) for model in sound}
+    refuse_broken(evaluation.problems, allowed=settings.allow_broken)
+    tables = {model.run.label: read_outcomes(model.record.folder) for model in evaluation.models}
     refuse_unscored(tables, distinct_metrics(own for own in settings.metrics if own != DEFAULT), foreseen)
     return evaluation
 

@@ -107,11 +107,12 @@ class OptionProbes:
         }
 
     def _prompt(self, name: str, removal: Removal, prompt: OptionPrompt) -> ProbePrompt:
-        text: Text = prompt.render(removal)
+        rendered = prompt.render(removal)
+        text: Text = rendered
         kind = "completion" if prompt.form == "text" else "knowledge"
-        question = Question(name, name, "train", kind, "question", text, removal.text)  # type: ignore[arg-type]
+        question = Question(name, name, "train", kind, "question", rendered, removal.text)  # type: ignore[arg-type]
         if self.source.messages:
-            text = (Message("user", text),)
+            text = (Message("user", rendered),)
         elif prompt.form == "instruction":
             text = render(question, "", template="plain", context="closed_book").own
         opening = partial(_opening, question, self.source.rendering)
