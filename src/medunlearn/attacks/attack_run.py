@@ -72,10 +72,12 @@ def attack(
     attacks = battery.attack_each([run, *against], device=device, quiet=quiet)
     if battery.errors and not attacks.by_family:
         raise next(iter(battery.errors.values()))
-    refuse_broken(attacks.problems, allowed=settings.allow_broken)
+    problems = attacks.problems
+    refuse_broken(problems, allowed=settings.allow_broken)
     folders = {one.run.label: one.record.folder for one in attacks.models}
     tables = {label: read_outcomes(folder) for label, folder in folders.items() if (folder / SCORES).exists()}
-    refuse_unscored(tables, distinct_metrics(settings.more_measures))
+    broken = [label for label, found in problems.items() if found]
+    refuse_unscored(tables, distinct_metrics(settings.more_measures), broken=broken)
     return attacks
 
 

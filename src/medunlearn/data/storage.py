@@ -334,7 +334,8 @@ def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataF
     """
     import pandas as pd
 
-    return _read_columns(path, required, lambda file: pd.read_parquet(path, **how))
+    table: pd.DataFrame = _read_columns(path, required, lambda file: pd.read_parquet(path, **how))
+    return table
 
 
 def read_arrow(path: Path, required: Sequence[str] = ()) -> pa.Table:

@@ -110,9 +110,11 @@ def evaluate(
         for own, respondent in named
     ]
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
-    refuse_broken(evaluation.problems, allowed=settings.allow_broken)
+    problems = evaluation.problems
+    refuse_broken(problems, allowed=settings.allow_broken)
     tables = {model.run.label: read_outcomes(model.record.folder) for model in evaluation.models}
-    refuse_unscored(tables, distinct_metrics(own for own in settings.metrics if own != DEFAULT), foreseen)
+    requested = distinct_metrics(own for own in settings.metrics if own != DEFAULT)
+    refuse_unscored(tables, requested, foreseen, [label for label, found in problems.items() if found])
     return evaluation
 
 

@@ -145,7 +145,8 @@ def score_evaluation(
         store.remove()
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     foreseen = {get_metric(name).name for name in lacking}
-    refuse_unscored({evaluated.run.label: table}, requested_measures(requested, metric_list), foreseen)
+    broken = [evaluated.run.label] if info.problems else []
+    refuse_unscored({evaluated.run.label: table}, requested_measures(requested, metric_list), foreseen, broken)
     return Evaluated(evaluated.run, evaluated.record)
 
 

@@ -209,7 +209,7 @@ def _labelled_scores(folders: Sequence[Path]) -> pd.DataFrame:
     """
     read = [(read_arrow(folder / FILE, COLUMNS), _labels(Run.open(folder))) for folder in folders]
     parts = [(table, {name: new[name] for name in new if name not in table.column_names}) for table, new in read]
-    pieces = []
+    pieces = list[pd.DataFrame]()
     for _, group in groupby(
         parts, lambda part: (part[0].schema, [(name, type(new)) for name, new in part[1].items()])
     ):
@@ -220,12 +220,13 @@ def _labelled_scores(folders: Sequence[Path]) -> pd.DataFrame:
             piece[name] = pd.Series([labels[name] for _, labels in same]).repeat(counts).array
         pieces.append(piece)
     try:
-        return pd.concat([piece.assign(value=_score_array(piece)) for piece in pieces], ignore_index=True)
+        checked = [piece.assign(value=_score_array(piece)) for piece in pieces]
     except InputError:
         # The first wrong table is named.
         for folder in folders:
             read_scores(folder)
         raise
+    return pd.concat(checked, ignore_index=True)
 
 
 def _score_array(table: pd.DataFrame) -> Any:

@@ -26,12 +26,14 @@ def unscored_cells(
         attacks: complete attacks.
     """
     tables = {name: read_outcomes(model.record.folder) for name, model in evaluated.items()}
-    problems = unscored_measures(tables, distinct_metrics(name for name in evaluate.metrics if name != DEFAULT))
+    requested = distinct_metrics(name for name in evaluate.metrics if name != DEFAULT)
+    broken = [name for name, model in evaluated.items() if model.record.info.problems]
+    problems = unscored_measures(tables, requested, broken=broken)
     if attack is not None:
-        answers = {
-            f"{run.label} attacked in {run.folder.name}": read_outcomes(run.folder)
-            for run in attacks
-            if (run.folder / FILE).exists()
+        scored = {
+            f"{run.label} attacked, {run.folder.name}": run for run in attacks if (run.folder / FILE).exists()
         }
-        problems += unscored_measures(answers, distinct_metrics(attack.more_measures))
+        tables = {name: read_outcomes(run.folder) for name, run in scored.items()}
+        broken = [name for name, run in scored.items() if run.info.problems]
+        problems += unscored_measures(tables, distinct_metrics(attack.more_measures), broken=broken)
     return tuple((name, f"{reason} {REMEDY}") for name, reason in problems)
