@@ -75,9 +75,10 @@ def attack(
         raise next(iter(battery.errors.values()))
     problems = attacks.problems
     refuse_broken(problems, allowed=settings.allow_broken)
-    folders = {one.run.label: one.record.folder for one in attacks.models if not problems.get(one.run.label)}
+    folders = {one.run.label: one.record.folder for one in attacks.models}
     tables = {label: read_outcomes(folder) for label, folder in folders.items() if (folder / SCORES).exists()}
-    refuse_unscored(tables, distinct_metrics(settings.more_measures))
+    broken = [label for label, found in problems.items() if found]
+    refuse_unscored(tables, distinct_metrics(settings.more_measures), broken=broken)
     return attacks
 
 

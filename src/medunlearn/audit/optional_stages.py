@@ -35,7 +35,8 @@ from medunlearn.sources.corpus import Corpus
 
 if TYPE_CHECKING:
     from medunlearn.audit.identifiers.search import IdentifierSearch
-    from medunlearn.audit.options.option_audit import OptionsAudit, Respondent
+    from medunlearn.audit.options.option_audit import OptionsAudit
+    from medunlearn.audit.options.option_respondents import OptionsRespondent
 
 _PLAIN = ("encoder", "bart", "sentence_encoder", "nli", "semantic_variant", "unseen", "infer")
 _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
@@ -246,7 +247,7 @@ def _audit_options(
 
 def options_respondent(
     section: Mapping[str, Any], model: AuditedModel, device: str, **sources: DataUse | None
-) -> tuple[Respondent, DataUse | None, AuditOptionsSettings]:
+) -> tuple[OptionsRespondent, DataUse | None, AuditOptionsSettings]:
     """The respondent of the stage ``options``, its data use, and its settings.
 
     Args:
@@ -264,7 +265,7 @@ def options_respondent(
     if isinstance(model, ServedModel):
         use = options_use(settings, file, trained_on, **sources)
         server = model.server.model_dump()
-        return make_respondent(use, llm=server, permitted=model.permitted), use, settings
+        return make_respondent(settings, file, use, llm=server, permitted=model.permitted), use, settings
     source = str(model.facts()["source"])
     use = options_use(settings, file, trained_on, source, **sources)
-    return make_respondent(use, model=source, device=device), use, settings
+    return make_respondent(settings, file, use, source, device=device), use, settings

@@ -8,12 +8,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ from medunlearn.input_files import read_text, regular_file
 if TYPE_CHECKING:
     import pandas as pd
 
+_Columns = TypeVar("_Columns", "pd.DataFrame", pa.Table)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 BUILD = "build.json"
 """Record of a build that asks a language model, or writes files besides the benchmark's tables."""
@@ -333,18 +334,29 @@ def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataF
     """
     import pandas as pd
 
+    table: pd.DataFrame = _read_columns(path, required, lambda file: pd.read_parquet(path, **how))
+    return table
+
+
+def read_arrow(path: Path, required: Sequence[str] = ()) -> pa.Table:
+    """:func:`read_frame` without pandas, for many small tables that become one."""
+    return _read_columns(path, required, lambda file: file.read(use_threads=False))
+
+
+def _read_columns(path: Path, required: Sequence[str], read: Callable[[pq.ParquetFile], _Columns]) -> _Columns:
     remedy = "Copy the whole folder again, or remove it and give the command that made it."
     if not path.exists():
         raise InputError(f"{path} is missing. {remedy}")
     try:
         with pq.ParquetFile(regular_file(path)) as file:
             refuse_large(file, path, InputError, MOST_CELLS)
-        table = pd.read_parquet(path, **how)
+            table = read(file)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}). It is truncated or broken. {remedy}"
         ) from error
-    if absent := [name for name in required if name not in table.columns]:
+    names = table.column_names if isinstance(table, pa.Table) else table.columns
+    if absent := [name for name in required if name not in names]:
         raise InputError(
             f"{path} lacks the column {', '.join(absent)}: it is another table, or was written by another version "
             f"of medunlearn. {remedy}"

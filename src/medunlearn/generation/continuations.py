@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -39,14 +40,21 @@ class Opening:
     begins: bool = False
 
 
+def positions(language_model: LanguageModel) -> float:
+    """Tokens that the model's context window holds; infinite if it has no bound."""
+    most = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
+    return inf if most is None else int(most)
+
+
 def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_tokens: int) -> None:
     """Refuse prefixes and continuations that do not fit the model's context window.
 
     Raises:
+        ConfigError: the longest one does not fit.
     """
-    room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
+    room = positions(language_model)
     length = len(begin_tokens(language_model.tokenizer)) + longest_prefix + max_new_tokens
-    if room is not None and length > room:
+    if length > room:
         raise ConfigError(
             [
                 f"the model has {room} positions; a prefix of {longest_prefix} tokens and max_new_tokens="

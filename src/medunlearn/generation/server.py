@@ -69,6 +69,7 @@ def continue_on_server(
     tokens: Callable[[Sequence[str], Sequence[str]], list[tuple[int, ...]]],
     *,
     folder: Path,
+    budget: Budget | None = None,
     samples: int = 1,
     seed: int = 0,
     max_new_tokens: int,
@@ -80,13 +81,14 @@ def continue_on_server(
         decision: decision of the guard for this server and these texts.
         tokens: function from prompts' keys and responses to the responses' token ids.
         folder: cache of the server's answers, by request.
+        budget: of all that the server is asked; None: one for these prompts.
         samples, seed: as in :func:`~medunlearn.generation.continuations.continue_openings`; the server gets a seed
             per prompt and sample, which some servers ignore.
 
     Raises:
         RemoteRefusedError: the texts may not leave this machine.
     """
-    stored, budget = store.read(), Budget(settings)
+    stored, budget = store.read(), Budget(settings) if budget is None else budget
     reasons: dict[tuple[str, str, int], str] = {}
     counts: Counter[str] = Counter()
     permanent = False

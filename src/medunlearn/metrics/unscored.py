@@ -14,10 +14,32 @@ _SHOWN = 3
 """Reasons that a message tells of each measure, the most frequent ones."""
 
 
+REMEDY = "What was scored is stored. Correct the measure and score again (`medunlearn score`), or leave it out."
+
+
 def refuse_unscored(
-    tables: Mapping[str, pd.DataFrame], requested: Collection[str], foreseen: Collection[str] = ()
+    tables: Mapping[str, pd.DataFrame],
+    requested: Collection[str],
+    foreseen: Collection[str] = (),
+    broken: Collection[str] = (),
 ) -> None:
-    """Refuse score tables in which a requested measure has no value; the tables stay on disk.
+    """Refuse score tables in which a measure scored nothing (:func:`unscored_measures`); they stay on disk.
+
+    Raises:
+        MedunlearnError: names each measure, with its most frequent reasons.
+    """
+    if problems := unscored_measures(tables, requested, foreseen, broken):
+        told = " ".join(text for _, text in problems)
+        raise MedunlearnError(f"Nothing was measured by some measures. {told} {REMEDY}")
+
+
+def unscored_measures(
+    tables: Mapping[str, pd.DataFrame],
+    requested: Collection[str],
+    foreseen: Collection[str] = (),
+    broken: Collection[str] = (),
+) -> list[tuple[str, str]]:
+    """Label of a table and what is wrong with it, for each requested measure that has no value there.
 
     Measures of defaults may find nothing to score, unless all of them find nothing or one raised an error on every
     item that it was given.
@@ -26,26 +48,23 @@ def refuse_unscored(
         tables: label of a model -> its score table.
         requested: names of the measures that the user named.
         foreseen: measures that the model cannot be scored by, as was said before it was asked.
-
-    Raises:
-        MedunlearnError: names each measure, with its most frequent reasons.
+        broken: labels of broken models, which may leave a measure nothing to score; an error that it raised counts.
     """
-    problems = [text for label, table in tables.items() for text in _problems(label, table, requested, foreseen)]
-    if problems:
-        raise MedunlearnError(
-            f"Nothing was measured by some measures. {' '.join(problems)} What was scored is stored. Correct the "
-            "measure and score again (`medunlearn score`), or leave it out."
-        )
+    return [
+        (label, text)
+        for label, table in tables.items()
+        for text in _problems(label, table, requested, foreseen, label in broken)
+    ]
 
 
 def _problems(
-    label: str, table: pd.DataFrame, requested: Collection[str], foreseen: Collection[str]
+    label: str, table: pd.DataFrame, requested: Collection[str], foreseen: Collection[str], broken: bool
 ) -> Iterator[str]:
     is_empty = table["value"].isna().groupby(table["measure"], sort=False).all()
     for measure in is_empty.index[is_empty]:
         reasons = table.loc[table["measure"] == measure, "reason"].astype("string").fillna("")
         raised = reasons.str.startswith(RAISED).any()
-        if measure not in foreseen and (measure in requested or raised or is_empty.all()):
+        if measure not in foreseen and (raised or (not broken and (measure in requested or is_empty.all()))):
             counts = reasons.value_counts()
             told = "; ".join(f"{reason} ({count:,})" for reason, count in counts.head(_SHOWN).items())
             more = f"; and {len(counts) - _SHOWN:,} other reasons" if len(counts) > _SHOWN else ""

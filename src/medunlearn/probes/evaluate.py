@@ -112,9 +112,9 @@ def evaluate(
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
     problems = evaluation.problems
     refuse_broken(problems, allowed=settings.allow_broken)
-    sound = [model for model in evaluation.models if not problems.get(model.run.label)]
-    tables = {model.run.label: read_outcomes(model.record.folder) for model in sound}
-    refuse_unscored(tables, distinct_metrics(own for own in settings.metrics if own != DEFAULT), foreseen)
+    tables = {model.run.label: read_outcomes(model.record.folder) for model in evaluation.models}
+    requested = distinct_metrics(own for own in settings.metrics if own != DEFAULT)
+    refuse_unscored(tables, requested, foreseen, [label for label, found in problems.items() if found])
     return evaluation
 
 

@@ -11,7 +11,7 @@ from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json
 from medunlearn.metrics.measure import Need
 from medunlearn.models.ancestry import model_use
-from medunlearn.probes.respondents import EVERYTHING, Asking, Key, Material
+from medunlearn.probes.respondents import EVERYTHING, TOO_LONG, Asking, Choices, Key, Material, Ratings
 
 _ROLES = ("target", "retrained")
 """Labels that every training run has alike."""
@@ -96,21 +96,45 @@ class LocalModel:
         return self._model
 
     def answer(self, asking: Asking, store: ResponseStore, advance: Callable[[int], None]) -> dict[Key, str]:
-        """Store the responses, greedy ones with likelihoods of the reference; none is missing."""
+        """Store the responses, greedy ones with likelihoods of the reference; of long prompts none."""
         stored, keys = store.read(), asking.keys()
         if all(key in stored for key in keys):
             advance(len(keys))
             return {}
-        from medunlearn.generation.continuations import continue_openings, refuse_too_long
+        from medunlearn.generation.continuations import continue_openings, positions, refuse_too_long
 
         model = self.load()
         openings = [prompt.opening(model.tokenizer) for prompt in asking.prompts if prompt.opening is not None]
-        refuse_too_long(model, max(len(entry.prefix) for entry in openings), asking.max_new_tokens)
+        long = set[str]()
+        if asking.leave_long:
+            room = positions(model) - asking.max_new_tokens
+            long = {entry.key for entry in openings if len(entry.prefix) > room}
+            openings = [entry for entry in openings if entry.key not in long]
+        else:
+            refuse_too_long(model, max(len(entry.prefix) for entry in openings), asking.max_new_tokens)
         how: dict[str, Any] = {"samples": asking.samples, "seed": asking.seed, "batch_size": asking.batch_size}
         for decoding in asking.decodings:
             most = asking.max_new_tokens
             continue_openings(model, openings, decoding, store, max_new_tokens=most, advance=advance, **how)
-        return {}
+        return {key: TOO_LONG for key in keys if key[0] in long}
+
+    def rate(self, choices: Choices, store: ResponseStore, advance: Callable[[int], None]) -> Ratings:
+        """Teacher-forced likelihoods of the options, with the token that ends an answer."""
+        from medunlearn.generation.continuations import positions
+        from medunlearn.generation.option_scoring import rate_options
+
+        model, records, rendering = self.load(), choices.records, choices.rendering
+        options = [f" {option}" for question in choices.questions for option in question.options]
+        room = positions(model) - 1 - max(len(ids) for ids in model.tokenizer(options)["input_ids"])
+        long = [
+            question.question_id
+            for question in choices.questions
+            if len(model.question_sequence(question, records[question.record_id], rendering).prompt) > room
+        ]
+        short = [question for question in choices.questions if question.question_id not in long]
+        how: dict[str, Any] = {"batch_size": choices.batch_size, "variant": choices.variant, "advance": advance}
+        rated = rate_options(model, short, records, store, rendering, **how)
+        return Ratings(rated, dict.fromkeys(long, TOO_LONG), end=True)
 
     def tries_again(self, facts: Mapping[str, Any]) -> bool:
         return False

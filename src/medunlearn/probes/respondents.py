@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from medunlearn.data.data_use import DataUse
-from medunlearn.data.records import Record
-from medunlearn.data.responses import ResponseStore
+from medunlearn.data.records import Question, Record
+from medunlearn.data.responses import LogProbs, ResponseStore
 from medunlearn.errors import ConfigError
 from medunlearn.generation.decodings import GREEDY, Decoding
 from medunlearn.metrics import get_metric
@@ -21,12 +21,14 @@ from medunlearn.results.runs import Run
 
 if TYPE_CHECKING:
     from medunlearn.llm.requests import Message
+    from medunlearn.models.sequences import Rendering
 
 Key = tuple[str, str, int]
 """Probe, name of the decoding, sample."""
 Text: TypeAlias = "str | tuple[Message, ...]"
 """Text to continue, or the messages of a chat."""
 
+TOO_LONG = "the prompt is longer than the model's context"
 EVERYTHING: frozenset[Need] = frozenset(GIFTS)
 TEXT_ALONE: frozenset[Need] = frozenset({"response"})
 
@@ -67,6 +69,7 @@ class Asking:
 
     Attributes:
         expected: keys of the expected responses; None: of every prompt under every decoding.
+        leave_long: a prompt that is longer than the model's context has no response, instead of being refused.
         tokens: (prompts' keys, responses) -> token ids of the responses, for respondents that give text alone.
     """
 
@@ -78,6 +81,7 @@ class Asking:
     seed: int = 0
     batch_size: int = 32
     expected: Sequence[Key] | None = None
+    leave_long: bool = False
     tokens: Callable[[Sequence[str], Sequence[str]], list[tuple[int, ...]]] = lambda keys, texts: [() for _ in keys]
 
     def keys(self) -> list[Key]:
@@ -90,6 +94,37 @@ class Asking:
             for prompt in self.prompts
             for sample in range(self.samples if decoding.draws else 1)
         ]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Questions whose options are rated, each as the answer to its question.
+
+    Attributes:
+        records: record id -> the record that a question is about.
+        variant: variant of the ratings in a store.
+    """
+
+    questions: Sequence[Question]
+    records: Mapping[str, Record]
+    material: Material
+    rendering: Rendering
+    variant: str
+    batch_size: int = 64
+
+
+class Ratings(NamedTuple):
+    """Log-probabilities of options' tokens.
+
+    Attributes:
+        log_probs: question -> of the tokens of each of its options.
+        reasons: question -> why its options have none.
+        end: the last token of each option is the one that ends an answer.
+    """
+
+    log_probs: Mapping[str, LogProbs]
+    reasons: Mapping[str, str]
+    end: bool
 
 
 class Respondent(Protocol):
@@ -134,6 +169,10 @@ class Respondent(Protocol):
 
     def answer(self, asking: Asking, store: ResponseStore, advance: Callable[[int], None]) -> dict[Key, str]:
         """Store a response to every prompt that has none yet; returns the reason of each missing one."""
+        ...
+
+    def rate(self, choices: Choices, store: ResponseStore, advance: Callable[[int], None]) -> Ratings | None:
+        """Likelihoods of options; None: it gives none."""
         ...
 
     def tries_again(self, facts: Mapping[str, Any]) -> bool:

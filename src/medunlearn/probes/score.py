@@ -144,9 +144,9 @@ def score_evaluation(
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
         store.remove()
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
-    if not info.problems:
-        foreseen = {get_metric(name).name for name in lacking}
-        refuse_unscored({evaluated.run.label: table}, requested_measures(requested, metric_list), foreseen)
+    foreseen = {get_metric(name).name for name in lacking}
+    broken = [evaluated.run.label] if info.problems else []
+    refuse_unscored({evaluated.run.label: table}, requested_measures(requested, metric_list), foreseen, broken)
     return Evaluated(evaluated.run, evaluated.record)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import MedunlearnError
-from medunlearn.llm import ServerSettings, decide
+from medunlearn.llm import Budget, ServerSettings, decide
 from medunlearn.llm.faults import next_step
 from medunlearn.metrics.measure import Need
-from medunlearn.probes.respondents import TEXT_ALONE, Asking, Key, Material
+from medunlearn.probes.respondents import TEXT_ALONE, Asking, Choices, Key, Material, Ratings
 
 
 @dataclass
@@ -33,6 +34,11 @@ class ServedModel:
     data_use: DataUse | None = None
     tokenizer: None = None
     _facts: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def budget(self) -> Budget:
+        """One for all that it is asked."""
+        return Budget(self.server)
 
     def identity(self) -> Any:
         return ["server", self.server.name, self.server.extra]
@@ -61,6 +67,7 @@ class ServedModel:
             store,
             asking.tokens,
             folder=store.folder.parent / "llm",
+            budget=self.budget,
             samples=asking.samples,
             seed=asking.seed,
             max_new_tokens=asking.max_new_tokens,
@@ -79,6 +86,26 @@ class ServedModel:
                 f"are stored. {next_step(lacking.permanent)}{rest}"
             )
         return lacking.reasons
+
+    def rate(self, choices: Choices, store: ResponseStore, advance: Callable[[int], None]) -> Ratings | None:
+        """Likelihoods of the options' tokens as the server echoes them, without the one that ends an answer.
+
+        Raises:
+            MedunlearnError: server or network failed on some, or the server gives no log-probabilities.
+        """
+        from medunlearn.generation.echoed_options import rate_on_server
+
+        log_probs, reasons = rate_on_server(
+            self.server,
+            self._decision(choices.material),
+            choices.questions,
+            choices.rendering,
+            folder=store.folder.parent / "llm",
+            budget=self.budget,
+            prompt_version=choices.variant,
+            advance=advance,
+        )
+        return Ratings(log_probs, reasons, end=False)
 
     def tries_again(self, facts: Mapping[str, Any]) -> bool:
         return bool(facts.get("may_come")) and not self.allow_missing

@@ -14,7 +14,7 @@ from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError
 from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.metrics.measure import Need
-from medunlearn.probes.respondents import TEXT_ALONE, Asking, Key, Material
+from medunlearn.probes.respondents import TEXT_ALONE, Asking, Choices, Key, Material
 from medunlearn.probes.response_logs import INSPECT, RESPONSE, read_response_rows
 from medunlearn.sources.table_files import refuse_bad_rows
 
@@ -87,6 +87,9 @@ class StoredResponses:
             store.add(new[start : start + ROW_GROUP])
         advance(len(keys))
         return {key: self.reasons.get(key, MISSING) for key in keys if key not in self.responses}
+
+    def rate(self, choices: Choices, store: ResponseStore, advance: Callable[[int], None]) -> None:
+        return None
 
     def tries_again(self, facts: Mapping[str, Any]) -> bool:
         return False

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from glob import glob, has_magic
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import RECORD, Question
 from medunlearn.data.recurring_answers import recurring_answers
 from medunlearn.data.splits import Split
-from medunlearn.data.storage import read_frame, write_frame
+from medunlearn.data.storage import read_arrow, read_frame, write_frame
 from medunlearn.errors import InputError
 from medunlearn.paper import paper_of
 from medunlearn.results.runs import EPOCHS, Run
@@ -160,7 +162,7 @@ def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
         raise InputError(f"{folder} holds no {FILE}. `medunlearn evaluate --help` says how to measure.")
     table = read_frame(path, (*COLUMNS, *labels))
     try:
-        return table.assign(value=pd.array(numbers(table), dtype="Float64"))
+        return table.assign(value=_score_array(table))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -190,28 +192,50 @@ def scores(
     found = {file: folder for folder in folders for file in sorted(folder.rglob(FILE))}
     left_out = {name for file, folder in found.items() for name in unasked & {*file.relative_to(folder).parts}}
     files = [file for file, folder in found.items() if not unasked & {*file.relative_to(folder).parts}]
-    tables = [labelled(file.parent) for file in files if (file.parent / "run.json").exists()]
-    if not tables:
+    records = [file.parent for file in files if (file.parent / "run.json").exists()]
+    if not records:
         more = "".join(f" There are those of {name}: {name}=True." for name in sorted(left_out))
         raise InputError(f"There are no scores below {', '.join(map(str, folders))}.{more}")
-    table = pd.concat(tables, ignore_index=True)
+    table = _labelled_scores(records)
     labels = [name for name in LABELS if name in table.columns]
     return table[[*COLUMNS, *labels, *(name for name in table.columns if name not in {*COLUMNS, *labels})]]
 
 
-def labelled(folder: Path) -> pd.DataFrame:
-    """The score table of one record, with the labels of the record and of the measured run."""
-    record = Run.open(folder)
-    table = read_scores(folder)
-    for name, value in _labels(record).items():
-        if name not in table.columns and value is not None:
-            table[name] = value
-    return table
+def _labelled_scores(folders: Sequence[Path]) -> pd.DataFrame:
+    """The score tables of records as one, with the labels of each record and of the measured run.
+
+    Neighbouring tables with the same columns become one before they become a pandas one: made one by one, two
+    hundred small tables take most of the time.
+    """
+    read = [(read_arrow(folder / FILE, COLUMNS), _labels(Run.open(folder))) for folder in folders]
+    parts = [(table, {name: new[name] for name in new if name not in table.column_names}) for table, new in read]
+    pieces = list[pd.DataFrame]()
+    for _, group in groupby(
+        parts, lambda part: (part[0].schema, [(name, type(new)) for name, new in part[1].items()])
+    ):
+        same = list(group)
+        piece = pa.concat_tables([table for table, _ in same]).to_pandas()
+        counts = [len(table) for table, _ in same]
+        for name in same[0][1]:
+            piece[name] = pd.Series([labels[name] for _, labels in same]).repeat(counts).array
+        pieces.append(piece)
+    try:
+        checked = [piece.assign(value=_score_array(piece)) for piece in pieces]
+    except InputError:
+        # The first wrong table is named.
+        for folder in folders:
+            read_scores(folder)
+        raise
+    return pd.concat(checked, ignore_index=True)
+
+
+def _score_array(table: pd.DataFrame) -> Any:
+    return pd.array(numbers(table), dtype="Float64")
 
 
 def _labels(record: Run) -> Mapping[str, Any]:
     run = record.parent or record
-    return {
+    labels = {
         "run": str(run.folder),
         "verb": record.info.verb,
         "model": run.label,
@@ -222,6 +246,7 @@ def _labels(record: Run) -> Mapping[str, Any]:
         "split": record.info.split,
         "context": record.info.results.get("context"),
     }
+    return {name: value for name, value in labels.items() if value is not None}
 
 
 def _folders(path: Path | str | Run) -> Iterator[Path]:

@@ -46,6 +46,7 @@ from medunlearn.study.epochs.epoch_settings import (
 from medunlearn.study.judge_stage import JudgeStage, judge_all, judge_section, judged_runs
 from medunlearn.study.part_check import Outline, check_unlearning, outline_with
 from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings, with_retrained
+from medunlearn.study.unscored_cells import unscored_cells
 from medunlearn.training.processes import Processes, join
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class Finished(NamedTuple):
 
     Attributes:
         report: ``report.html``, next to ``report.md`` and ``report.json``.
-        failed: method and reason of each missing model, whose weights are not finite.
+        failed: name and reason of each missing model, whose weights are not finite, failed attack, and measure that
+            scored nothing.
     """
 
     report: Path
@@ -90,7 +92,7 @@ class Finished(NamedTuple):
         data = {"report": str(self.report), **headline, **({"findings": verdicts(findings)} if findings else {})}
         lines = (*(content.reference.caveats if content.reference else ()), findings_text(findings))
         reasons = "".join(f"\n  - {name}: {reason}" for name, reason in self.failed)
-        failure = f"{len(self.failed)} methods have no result; the others are in {self.report}.{reasons}"
+        failure = f"{len(self.failed)} results are missing; the others are in {self.report}.{reasons}"
         return ResultView(
             data,
             [(content.title, ModelsScreen(content).table())],
@@ -286,7 +288,7 @@ def _evaluate_models(
     from medunlearn.probes.shared_work import SharedWork
     from medunlearn.probes.utility.harness_run import utility_one
 
-    models, failed, work = list[Evaluated](), list[tuple[str, str]](), SharedWork()
+    models, failed, work, attacks = list[Evaluated](), list[tuple[str, str]](), SharedWork(), list[Run]()
     for run in runs:
         try:
             how = (benchmark, experiment.evaluate, processes)
@@ -301,6 +303,9 @@ def _evaluate_models(
             [model.run for model in models], benchmark, experiment.attack, device=device, quiet=quiet
         )
         failed += [(f"{model}, {name}", reason) for model, name, reason in attacked.failed]
+        attacks = [model.record for model in attacked.models]
+    by_label = {model.run.label: model for model in models}
+    failed += unscored_cells(by_label, experiment.evaluate, attacks, experiment.attack)
     if experiment.utility is not None:
         for model in models:
             utility_one(model.run, experiment.utility, device=device, quiet=quiet, processes=processes)

@@ -114,7 +114,7 @@ def test_accuracy_is_that_of_the_likeliest_option(
 def test_it_is_not_done_twice_and_another_is_refused(
     audit: OptionsAudit, before_and_after: tuple[Run, Run], question_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medunlearn.audit.options.local.load_model", None)
+    monkeypatch.setattr("medunlearn.models.load.load_model", None)
     again = audit_options(before_and_after[1], question_file, out=audit.folder, **SMALL)
     assert again.options.equals(audit.options)
     with pytest.raises(InputError, match=r"contains another run \(differs in .*seed: 0 there, 1 here"):
@@ -133,8 +133,7 @@ def test_responses_are_kept_when_it_is_cut_off(
     with pytest.raises(KeyboardInterrupt):
         audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
     monkeypatch.setattr("medunlearn.audit.options.option_audit.choice_rows", choice_rows)
-    monkeypatch.setattr("medunlearn.generation.respond.decode", stop)
-    monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
+    monkeypatch.setattr("medunlearn.generation.continuations.decode", stop)
     resumed = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
     assert len(resumed.options) == len(resumed.choices) / 2 == 8  # with and without the end token
     assert resumed.options["response"].notna().all()

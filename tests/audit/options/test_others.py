@@ -77,15 +77,14 @@ class TestServer:
         assert set(result.choices["reason"]) == {"the server's tokens do not part where an option begins"}
 
     def test_what_is_read_of_an_echo(self) -> None:
-        from medunlearn.audit.options.option_server import _option_log_prob
+        from medunlearn.generation.echoed_options import option_log_probs
         from medunlearn.llm import LogProbs
 
         # "Q:" and " big dog", then what the server said itself.
         log_probs = LogProbs(("Q", ":", " big", " dog", "."), (None, -1.0, -2.0, -4.0, -9.0), (0, 1, 2, 6, 10))
-        assert _option_log_prob(log_probs, 2, 8, "text") == -3.0
-        assert _option_log_prob(log_probs, 2, 8, "letter") == -6.0
-        assert _option_log_prob(log_probs, 3, 8, "text") is None
-        assert _option_log_prob(None, 2, 8, "text") is None
+        assert option_log_probs(log_probs, 2, 8) == (-2.0, -4.0)
+        assert option_log_probs(log_probs, 3, 8) == ()
+        assert option_log_probs(None, 2, 8) == ()
 
     def test_a_server_that_fails_ends_the_run_and_it_goes_on(
         self, question_file: Path, removed: dict[str, str], tmp_path: Path
@@ -95,7 +94,7 @@ class TestServer:
         how["allow_broken"] = True  # it says "Nothing." to each
         with (
             FakeServer(["well", "well", "error_500"], answer=knows(removed)) as server,
-            pytest.raises(MedunlearnError, match=r"3 of 5 prompts were not answered"),
+            pytest.raises(MedunlearnError, match=r"3 of 5 responses are missing"),
         ):
             audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
         with FakeServer(answer=knows(removed)) as server:

@@ -41,6 +41,15 @@ class Poisoned:
     def loss(self, forget, retain):
         bad = float("nan") if "POISON" in os.environ else 1.0
         return {"forget": -bad * forget.nll(), "retain": retain.nll()}
+
+
+def _raise(items, tools):
+    raise KeyError
+
+
+from medunlearn.metrics import Measure
+
+FAILS = Measure("fails", "Fails", ("response",), "0 or 1, higher = knows more", "ours", _raise)
 """
 NAME = "sweep_poison"
 METHOD = f"{NAME}:Poisoned"
@@ -187,6 +196,25 @@ def test_a_sweep_and_a_run_share_their_cells(twice: Twice) -> None:
     before = {path.parent for path in twice.values["out"].glob("*/run.json")}
     run_experiment(experiment({**same, "split": "random_25", "unlearn": unlearn}), quiet=True)
     assert {path.parent for path in twice.values["out"].glob("*/run.json")} == before
+
+
+def test_a_measure_that_scores_nothing_fails_its_cells_each_time(twice: Twice) -> None:
+    rate = record(twice.second)["search"]["chosen"]["graddiff"]
+    unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": rate}
+    evaluate = {**twice.values["evaluate"], "metrics": ["rouge_l", f"{NAME}:FAILS"]}
+    changes = {"splits": ["random_25"], "retrain": [], "unlearn": unlearn, "evaluate": evaluate}
+    with forked_workers():
+        swept = run_sweep(plan({**twice.values, **changes}), jobs=1, quiet=True)
+    again = run_sweep(plan({**twice.values, **changes}), jobs=1, quiet=True)
+    for found in (swept, again):
+        assert {name for name, _ in found.failed} == set(found.evaluated)
+        assert all("fails scored none of" in reason for _, reason in found.failed)
+        assert found.table().query("measure == 'rouge_l'")["value"].notna().any()
+    one = {key: value for key, value in changes.items() if key not in ("splits", "retrain")}
+    rest = {key: value for key, value in twice.values.items() if key not in ("seeds", "splits", "retrain")}
+    finished = run_experiment(experiment({**rest, **one, "split": "random_25", "retrain": False}), quiet=True)
+    assert {name for name, _ in finished.failed} == {"target", "GradDiff"}
+    assert "fails scored none of" in finished.view().failure
 
 
 def test_costs_come_from_cells_that_are_done(twice: Twice) -> None:

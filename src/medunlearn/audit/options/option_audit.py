@@ -7,13 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from medunlearn.audit.options.option_prompts import MATCHES, OptionPrompt, option_matches, remove_one
-from medunlearn.audit.options.option_respondents import OptionsJob, StoredRespondent
+from medunlearn.audit.options.option_probes import OptionProbes
+from medunlearn.audit.options.option_prompts import MATCHES, option_matches, remove_one
+from medunlearn.audit.options.option_respondents import (
+    NO_RESPONSE,
+    OptionsRespondent,
+    local_respondent,
+    server_respondent,
+    stored_respondent,
+)
 from medunlearn.audit.options.option_summary import summarize_options
 from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
@@ -25,12 +32,6 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.results.runs import Recording, Run
 from medunlearn.sources.multiple_choice import MultipleChoice, draw_sample, letter, read_options
-
-if TYPE_CHECKING:
-    from medunlearn.audit.options.local import LocalRespondent
-    from medunlearn.audit.options.option_server import ServerRespondent
-
-    Respondent = LocalRespondent | ServerRespondent | StoredRespondent
 
 OPTIONS, CHOICES, SUMMARY = "options.parquet", "choices.parquet", "options_summary.parquet"
 OPTIONS_SCHEMA = pa.schema(
@@ -139,12 +140,13 @@ def audit_options(
     """
     checked, file, out = check(AuditOptionsSettings, settings), Path(file), Path(out)
     use = options_use(checked, file, trained_on, model, responses)
-    respondent = make_respondent(use, model, llm, responses, permitted=allow_remote_llm, device=device)
+    named: dict[str, Any] = {"llm": llm, "responses": responses, "permitted": allow_remote_llm, "device": device}
+    respondent = make_respondent(checked, file, use, model, **named)
     results_of_model = run_options(respondent, file, checked, out, data_use=use, quiet=quiet)
     results_of_baseline = None
     if baseline is not None:
         use = options_use(checked, file, trained_on, baseline)
-        respondent = make_respondent(use, baseline, device=device)
+        respondent = make_respondent(checked, file, use, baseline, device=device)
         below = out / "baseline"
         results_of_baseline = run_options(respondent, file, checked, below, data_use=use, quiet=quiet)
     results = OptionsAudit(out, results_of_model.label, checked, results_of_baseline, groups_of(trained_on))
@@ -179,30 +181,36 @@ def options_use(
 
 
 def make_respondent(
+    settings: AuditOptionsSettings,
+    file: Path,
     data_use: DataUse | None,
     model: Run | Path | str | None = None,
+    *,
     llm: Mapping[str, Any] | None = None,
     responses: Path | str | None = None,
-    *,
     permitted: bool = False,
     device: str = "auto",
-) -> Respondent:
-    """A local model, a server or a file of responses."""
+) -> OptionsRespondent:
+    """A local model, a server or a file of responses.
+
+    Args:
+        file: questions, whose removed options stored responses are checked against.
+
+    Raises:
+        ConfigError: not exactly one of the three; prompts that it does not have.
+        RemoteRefusedError: the questions may not leave this machine.
+    """
     if sum(source is not None for source in (model, llm, responses)) != 1:
         raise ConfigError(["give one of model, llm (a server) and responses (a file)"])
     if model is not None:
-        from medunlearn.audit.options.local import LocalRespondent
-
-        return LocalRespondent(model, device)
+        return local_respondent(model, settings, device)
     if llm is not None:
-        from medunlearn.audit.options.option_server import ServerRespondent
-
-        return ServerRespondent(llm, data_use, permitted=permitted)
-    return StoredRespondent(Path(str(responses)))
+        return server_respondent(llm, settings, data_use, permitted=permitted)
+    return stored_respondent(Path(str(responses)), file, settings)
 
 
 def run_options(
-    respondent: Respondent,
+    source: OptionsRespondent,
     file: Path,
     settings: AuditOptionsSettings,
     out: Path,
@@ -211,20 +219,21 @@ def run_options(
     quiet: bool = False,
 ) -> OptionsAudit:
     """Ask one model and write ``options.parquet`` and ``choices.parquet`` to a run's folder."""
-    prompts, job = respondent.prompts(settings), OptionsJob(settings, out, quiet, data_use)
-    inputs = {"file": storage.sha256_of(file), **respondent.inputs()}
+    prompts, respondent = source.prompts, source.respondent
+    inputs = {"file": storage.sha256_of(file), **source.inputs()}
     inputs["prompts"] = storage.sha256_of_json([[prompt.name, prompt.form, prompt.template] for prompt in prompts])
     recording = Recording(out, "audit_options", respondent.label, settings, inputs, data_use=data_use)
     if not recording.done:
         questions = read_options(file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
         sample = draw_sample(questions.questions, settings.limit, settings.seed)
+        probes = OptionProbes(source, settings, out, sample, data_use, quiet)
         with recording.running():
             with recording.stage("ask"):
-                storage.write_table(out / OPTIONS, option_rows(respondent, sample, prompts, job), OPTIONS_SCHEMA)
+                storage.write_table(out / OPTIONS, option_rows(probes), OPTIONS_SCHEMA)
             with recording.stage("rate"):
-                storage.write_table(out / CHOICES, choice_rows(respondent, sample, job), CHOICES_SCHEMA)
+                storage.write_table(out / CHOICES, choice_rows(probes), CHOICES_SCHEMA)
             recording.info["results"] = {
-                "health": {"problems": [*getattr(respondent, "problems", ()), *_answer_problems(sample, out)]},
+                "health": {"problems": [*respondent.problems, *_answer_problems(sample, out)]},
                 "questions": len(sample),
                 "skipped_rows": len(questions.skipped),
                 "prompts": [prompt.name for prompt in prompts],
@@ -241,18 +250,16 @@ def _answer_problems(questions: Sequence[MultipleChoice], folder: Path) -> tuple
     return answer_problems((options[question, removed], response, True) for question, removed, response in answers)
 
 
-def option_rows(
-    respondent: Respondent, questions: Sequence[MultipleChoice], prompts: Sequence[OptionPrompt], job: OptionsJob
-) -> list[dict[str, Any]]:
+def option_rows(probes: OptionProbes) -> list[dict[str, Any]]:
     """Rows of ``options.parquet``: each prompt for each question, scored or with a reason."""
-    removals = remove_one(questions, job.settings.seed, job.settings.letters)
+    removals = remove_one(probes.questions, probes.settings.seed, probes.settings.letters)
     scorable = [removal for removal in removals if removal.unscorable is None]
-    responses = respondent.ask(scorable, prompts, job) if scorable else {}
+    responses = probes.responses(scorable) if scorable else {}
     rows = []
-    for prompt in prompts:
+    for prompt in probes.source.prompts:
         for removal in removals:
             name = removal.question.question_id
-            text, reason = responses.get((name, prompt.name), (None, "there is no response"))
+            text, reason = responses.get((name, prompt.name), (None, NO_RESPONSE))
             scored = removal.unscorable is None and text is not None
             matches = option_matches(text or "", removal) if scored else dict.fromkeys(MATCHES)
             row = {
@@ -269,15 +276,13 @@ def option_rows(
     return rows
 
 
-def choice_rows(
-    respondent: Respondent, questions: Sequence[MultipleChoice], job: OptionsJob
-) -> list[dict[str, Any]]:
+def choice_rows(probes: OptionProbes) -> list[dict[str, Any]]:
     """Rows of ``choices.parquet``: each form of rating about each question, scored or with a reason."""
     return [
         _choice_row(question, form, *ratings[question.question_id])
-        for rated in job.settings.forms
-        for form, ratings in respondent.rate(questions, rated, job).items()
-        for question in questions
+        for rated in probes.settings.forms
+        for form, ratings in probes.ratings(rated).items()
+        for question in probes.questions
     ]
 
 

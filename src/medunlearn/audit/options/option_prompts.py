@@ -137,6 +137,11 @@ def remove_one(questions: Iterable[MultipleChoice], seed: int = 0, letters: Lett
     ]
 
 
+def probe_name(question_id: str, prompt: str) -> str:
+    """Id of the probe that asks for a question's removed option by a prompt."""
+    return f"{prompt}/{question_id}"
+
+
 def normalised(text: str) -> str:
     """Normal form in which options and responses are compared.
 

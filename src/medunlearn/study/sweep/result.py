@@ -30,12 +30,14 @@ class Swept(StudyResult):
         search: one row per method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> its model and scores.
         unjudged: name and reason of failed judging.
+        unscored: name and reason of each cell of which a measure scored nothing.
         report: path of the report; None, like ``content``, if no model was evaluated.
     """
 
     search: pd.DataFrame
     evaluated: Mapping[str, Evaluated]
     unjudged: tuple[tuple[str, str], ...] = ()
+    unscored: tuple[tuple[str, str], ...] = ()
     report: Path | None = None
     content: Any = None
     record = "sweep.json"
@@ -47,8 +49,10 @@ class Swept(StudyResult):
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Name and reason of every cell that failed or did not run because of a failure, and of failed judging."""
-        return [*super().failed, *self.unjudged]
+        """Name and reason of every cell that failed, did not run because of a failure, or has a measure that scored
+        nothing; and of failed judging.
+        """
+        return [*super().failed, *self.unscored, *self.unjudged]
 
     def table(self) -> pd.DataFrame:
         """model, method, split, seed, context, then a summary's columns: side, fold, kind, measure, value, ..."""

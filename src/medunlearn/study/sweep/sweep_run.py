@@ -19,6 +19,7 @@ from medunlearn.study.sweep.sequence_counts import SequenceCounts
 from medunlearn.study.sweep.survey import costs
 from medunlearn.study.sweep.sweep_graph import SweepGraph, sweep_graph
 from medunlearn.study.sweep.sweep_plan import Sweep
+from medunlearn.study.unscored_cells import unscored_cells
 
 
 def run_sweep(
@@ -76,7 +77,10 @@ class _SweepRun(GraphRun):
     def result(self) -> Swept:
         """Results of the finished stages."""
         evaluated = evaluated_models(self.graph, self.stages.evaluations)
-        return Swept(self.out, pd.DataFrame(self.rows()), search_table([*self._trials()]), evaluated)
+        attack = self.sweep.attacking(self.sweep.settings.splits[0]) if self.sweep.settings.attack else None
+        unscored = unscored_cells(evaluated, self.sweep.evaluation, self.attacks(), attack)
+        found = search_table([*self._trials()])
+        return Swept(self.out, pd.DataFrame(self.rows()), found, evaluated, unscored=unscored)
 
     def attacks(self) -> list[Run]:
         """Finished attacks."""
