@@ -295,9 +295,7 @@ class RankStop:
             + ("" if self.keeps_floor else ", which no epoch kept"),
             "none": f"neither rule of --stop ended unlearning until epoch {self.epoch}",
         }
-        unknown = (
-            "" if self.is_known else "; they ranked so before the first step too, so that ranks decide nothing"
-        )
+        unknown = "" if self.is_known else "; they ranked so before the first step too, which tells nothing"
         return f"{ends[self.reason]}: {measured}{unknown}"
 
     def to_json(self) -> dict[str, Any]:
