@@ -14,9 +14,8 @@ from medunlearn.cli.show import unlearn as show_unlearning
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 from medunlearn.study.forget_loss import KEY, UNCHANGED, ForgetLoss
-from medunlearn.study.presets import train_settings, unlearn_settings
+from medunlearn.study.presets import unlearn_settings
 from medunlearn.study.report.gather import unchanged_runs
-from medunlearn.study.train import train
 from medunlearn.study.unlearn import unlearn
 
 
@@ -31,13 +30,6 @@ def test_unchanged_is_of_probabilities() -> None:
         assert broken.words == ""
     assert ForgetLoss(0.0, math.log(2), 1, 2).probabilities == pytest.approx((1.0, 0.5))
     assert ForgetLoss.of({}) is None
-
-
-@pytest.fixture(scope="module")
-def knowing(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A target that gives its training tokens more than a tenth of the probability."""
-    settings = train_settings({**small, "epochs": 12, "lr": 1e-2, "train_on": "questions"})
-    return train(hospital, settings, tmp_path_factory.mktemp("knowing") / "run", quiet=True)
 
 
 @pytest.mark.parametrize(("method", "rate"), [("ga", 1e-6), ("ga", 5e-3), ("manu", None)])

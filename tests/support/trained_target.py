@@ -36,6 +36,16 @@ def target(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.
     return train(hospital, train_settings(small), folder, quiet=True)
 
 
+@pytest.fixture(scope="session")
+def knowing(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A target that gives its training tokens more than a tenth of the probability, but no fact in its place."""
+    from medunlearn.study.presets import train_settings
+    from medunlearn.study.train import train
+
+    settings = train_settings({**small, "epochs": 12, "lr": 1e-2, "train_on": "questions"})
+    return train(hospital, settings, tmp_path_factory.mktemp("knowing") / "run", quiet=True)
+
+
 @pytest.fixture
 def copy(target: Run, tmp_path: Path) -> Callable[..., Run]:
     """``copy("name")``: a copy of the target's run that was never evaluated."""

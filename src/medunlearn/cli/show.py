@@ -119,6 +119,7 @@ def adopt(result: Run, output: Output) -> None:
 
 def unlearn(result: Run, output: Output, *, method: str) -> None:
     results = result.info["results"]
+    from medunlearn.study.epochs.rank_stop import RankStop
     from medunlearn.study.forget_loss import ForgetLoss
 
     work = f"{results['steps']} steps of {method}"
@@ -126,7 +127,9 @@ def unlearn(result: Run, output: Output, *, method: str) -> None:
         numbers = (f"{name} {v}" for name, v in results["edit"].items() if isinstance(v, int | float | str))
         work = f"edited by {method} ({', '.join(numbers)})"
     _show_training(result, output, f"{work} on {results['split']['name']}")
-    loss = ForgetLoss.of(results)
+    loss, stop = ForgetLoss.of(results), RankStop.of(results)
+    if not output.json and stop is not None:
+        output.say(f"{stop.words[0].upper()}{stop.words[1:]}")
     if output.json or loss is None or not loss.words:
         return
     output.say(f"{loss.words[0].upper()}{loss.words[1:]}")

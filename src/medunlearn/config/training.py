@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -221,6 +222,18 @@ class UnlearnSettings(EpochFields):
     stop_early: int = Field(
         0, ge=0, description="stop after this many epochs without a better one by the rule of select=best; 0: never"
     )
+    stop: Literal["none", "ranks"] = Field(
+        "none",
+        description="ranks: measure after each epoch (or as --evaluate-every says) and end once the forgotten "
+        "patients' facts rank like a stranger's, or utility falls below --stop-floor; the run's model is the best "
+        "epoch by that rule",
+    )
+    stop_floor: float = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="least probability of a token of retained questions, as a share of the target's, for --stop",
+    )
     other_texts: bool = Field(
         False, description="also unlearn texts that the target was not trained on; the report says so"
     )
@@ -228,3 +241,11 @@ class UnlearnSettings(EpochFields):
         4.0, ge=0, description="GB of disk cache for values that do not change between epochs; 0: none"
     )
     seed: int = Field(0, description="seed of order and dropout")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stop_after_each_epoch(cls, values: Any) -> Any:
+        """A rule that ends a run is asked after each epoch, unless the settings say otherwise."""
+        if isinstance(values, Mapping) and values.get("stop", "none") != "none":
+            return {"evaluate_every": 1, **values}
+        return values

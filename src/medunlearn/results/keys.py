@@ -31,7 +31,14 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("evaluate", "attack", "utility"), PASSES),
 }
 """Command -> settings that are recorded and not in its key, besides :data:`ALWAYS_OUTSIDE`."""
-LATER: Mapping[str, Any] = {"relatives": 0.0, "more_measures": [], "chunks": 1, "retain_ratio": 1}
+LATER: Mapping[str, Any] = {
+    "relatives": 0.0,
+    "more_measures": [],
+    "chunks": 1,
+    "retain_ratio": 1,
+    "stop": "none",
+    "stop_floor": 0.95,
+}
 """Settings that older records lack -> the value at which they change nothing, and stay out of the key."""
 SECTIONS = ("evaluate", "attack", "utility")
 

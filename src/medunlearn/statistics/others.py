@@ -55,14 +55,22 @@ def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> f
 
     Source: Fisher 1932, Statistical Methods for Research Workers, 4th edition, Section 21.1.
     """
-    from scipy.special import gammaincc
-
     sizes = [subject.tests for subject in few], [subject.tests for subject in others]
     gap = compare_with_others([own.mean for own in few], [other.mean for other in others], sizes=sizes)
     if gap is None:
         return None
+    return max(gap.p, chance_by_fisher(few))
+
+
+def chance_by_fisher(few: Sequence[Surprise]) -> float:
+    """Chance that a few subjects' independent exact tests are as surprising if nothing is known of them, 0-1.
+
+    Dependent tests make it too small. Source: as :func:`chance_of_surprise`.
+    """
+    from scipy.special import gammaincc
+
     tests = sum(subject.tests for subject in few)
-    return max(gap.p, float(gammaincc(tests, math.fsum(subject.tests * subject.mean for subject in few))))
+    return float(gammaincc(tests, math.fsum(subject.tests * subject.mean for subject in few)))
 
 
 def chance_of_share(share: float, tests: int, others: Sequence[tuple[float, int]]) -> float:

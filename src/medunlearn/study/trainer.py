@@ -61,6 +61,7 @@ class Trainer:
         base: folder of the initial model, a possible base of an adapter; None for one in memory.
         live: the model in training, after :meth:`prepared`; always the same object.
         epochs: called after epochs of the last phase; None: nothing is.
+        is_altered: whether the initial model was changed before the first step, so that epoch 0 is not the target.
     """
 
     recording: Recording
@@ -73,6 +74,7 @@ class Trainer:
     base: Path | None = None
     live: LanguageModel = field(init=False)
     epochs: EpochCallback | None = None
+    is_altered: bool = False
 
     def __post_init__(self) -> None:
         self.silent = self.quiet or not self.processes.main

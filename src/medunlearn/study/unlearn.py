@@ -11,6 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.deletion_requests import forget_records, relatives_of
 from medunlearn.data.records import SIDES
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.methods import METHODS, hyperparameters, keeps_target
 from medunlearn.methods.editing import EditMethod
@@ -50,7 +51,9 @@ from medunlearn.training.turns import in_turns
 from medunlearn.training.views import LOG_PROBS
 
 if TYPE_CHECKING:
-    from medunlearn.study.epochs.epoch_evaluation import Stop
+    import pandas as pd
+
+    from medunlearn.study.epochs.epoch_evaluation import EpochEvaluation, Stop
 
 TARGET = "target"
 
@@ -111,6 +114,10 @@ def unlearn(
     recording.info.texts = benchmark.texts_fingerprint
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     check_rendering(method, rendering, settings.method)
+    if settings.stop != "none":
+        from medunlearn.study.epochs.rank_stop import check_stop
+
+        check_stop(benchmark, settings, rendering)
     with recording.running():
         if work is not None and not _leaves_as_loaded(settings, method, processes):
             work.base.drop()
@@ -133,7 +140,9 @@ def unlearn(
                     with trainer.prepared(live):
                         plan = _plan(trainer, settings, method, live, earlier)
                         sample = _forget_sample(trainer, plan, settings)
-                _forget(trainer, plan, settings, Unlearning(method), trainable, other, stop, work, before, sample)
+                        if settings.evaluate_every:
+                            trainer.epochs = _epochs(trainer, plan, settings, stop)
+                _forget(trainer, plan, settings, Unlearning(method), trainable, other, work, before, sample)
     return processes.broadcast(Run(out, recording.info))
 
 
@@ -276,7 +285,6 @@ def _forget(
     objective: Unlearning,
     trainable: str,
     other: Run | None,
-    stop: Stop | None,
     work: SharedWork | None,
     before: Any,
     sample: ForgetSample | None,
@@ -309,10 +317,7 @@ def _forget(
         reference = kind(model, cache, complete=cache_plan.complete)
         if share := getattr(objective.method, "noise", 0.0):
             mix_with_noise(model, share, settings.seed)
-    if settings.evaluate_every:
-        from medunlearn.study.epochs.epoch_evaluation import epoch_evaluation
-
-        trainer.epochs = epoch_evaluation(trainer, stop=stop)
+            trainer.is_altered = True
     history = trainer.run("unlearn", label, plan, objective, last=True, reference=reference)
     facts = {
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
@@ -328,8 +333,37 @@ def _forget(
         history,
         "unlearn",
         facts,
-        lambda: {} if sample is None else {FORGET_LOSS: sample.again(trainer.live).to_json()},
+        lambda: _measured(trainer, settings, sample),
     )
+
+
+def _measured(trainer: Trainer, settings: UnlearnSettings, sample: ForgetSample | None) -> dict[str, Any]:
+    """Facts of the run's model for ``run.json``: its loss on the forget set, and why training ended by ranks."""
+    facts: dict[str, Any] = {} if sample is None else {FORGET_LOSS: sample.again(trainer.live).to_json()}
+    if settings.stop != "none":
+        from medunlearn.study.epochs.epoch_selection import TABLE
+        from medunlearn.study.epochs.rank_stop import KEY as STOP
+        from medunlearn.study.epochs.rank_stop import RankStop
+
+        facts[STOP] = RankStop.after(read_frame(trainer.recording.folder / TABLE), settings.stop_floor).to_json()
+    return facts
+
+
+def _epochs(trainer: Trainer, plan: Plan, settings: UnlearnSettings, stop: Stop | None) -> EpochEvaluation | None:
+    """What is measured after epochs, with the rule that ends the run."""
+    from medunlearn.study.epochs.epoch_evaluation import epoch_evaluation
+
+    if settings.stop == "none":
+        return epoch_evaluation(trainer, stop=stop)
+    from medunlearn.study.epochs.rank_stop import RankStop, RankWatch, rank_rule
+
+    floor, how = settings.stop_floor, (trainer.rendering, trainer.live, plan.sides["retain"])
+    watch = RankWatch.of(trainer.benchmark, settings, *how, quiet=trainer.silent)
+
+    def ends(epochs: pd.DataFrame) -> bool:
+        return RankStop.after(epochs, floor).reason != "none" or (stop is not None and stop(epochs))
+
+    return epoch_evaluation(trainer, [watch], ends, rank_rule(floor))
 
 
 def _forget_sample(trainer: Trainer, plan: Plan, settings: UnlearnSettings) -> ForgetSample | None:

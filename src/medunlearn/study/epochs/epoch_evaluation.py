@@ -100,7 +100,9 @@ class EpochEvaluation:
         trainer = self.trainer
         self.processes, self.benchmark, self.quiet = trainer.processes, trainer.benchmark, trainer.quiet
         self.options, self.out = trainer.settings, trainer.recording.folder
-        self.select = str(getattr(self.options, "select", "last"))
+        # The rule that ends a run by ranks also chooses its model.
+        ends_by_ranks = getattr(self.options, "stop", "none") != "none"
+        self.select = "best" if ends_by_ranks else str(getattr(self.options, "select", "last"))
         self.patience = int(getattr(self.options, "stop_early", 0))
 
     def __call__(self, epoch: int, check: Check = lambda: None) -> bool:
@@ -178,7 +180,7 @@ class EpochEvaluation:
         info.stages["epochs"] = {"seconds": round(self.seconds, 2), "peak_memory_bytes": memory}
 
     def _run(self, epoch: int) -> Run:
-        if epoch == 0 and self.trainer.target is not None:
+        if epoch == 0 and self.trainer.target is not None and not self.trainer.is_altered:
             return self.trainer.target
         folder, info = self.out / EPOCHS / f"{epoch:02d}", self.trainer.recording.info
         record = replace(
@@ -326,9 +328,13 @@ class EpochEvaluation:
 
 
 def epoch_evaluation(
-    trainer: Trainer, measures: Sequence[Measure] = (), stop: Stop | None = None
+    trainer: Trainer, measures: Sequence[Measure] = (), stop: Stop | None = None, rule: Rule | None = None
 ) -> EpochEvaluation | None:
-    """The epoch evaluation in a run's settings, with further measures; None without any."""
+    """The epoch evaluation in a run's settings, with further measures; None without any.
+
+    Args:
+        rule: of the best epoch; None: the validation loss of a training, and forgetting of unlearning.
+    """
     settings = trainer.settings
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
     if evaluation is None and not measures:
@@ -337,5 +343,5 @@ def epoch_evaluation(
     by_loss = isinstance(settings, TrainSettings) and settings.validation is not None
     # Without an evaluation no epoch has a number by the forgetting rule, and the last one is the run's.
     fold = evaluation.folds[0] if evaluation else "train"
-    rule = VALIDATION_RULE if by_loss else forgetting_rule(fold)
-    return EpochEvaluation(trainer, evaluation, rule, attack, utility, measures, stop=stop)
+    usual = VALIDATION_RULE if by_loss else forgetting_rule(fold)
+    return EpochEvaluation(trainer, evaluation, rule or usual, attack, utility, measures, stop=stop)

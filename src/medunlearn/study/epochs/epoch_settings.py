@@ -24,6 +24,7 @@ _EPOCH_FIELDS = {
     "stop_early": 0,
     "validation": None,
     "watch": {},
+    "stop": "none",
 }
 """Settings that need ``evaluate_every``, with the value that leaves each out."""
 
@@ -94,8 +95,10 @@ def _without_effect(settings: EpochFields) -> list[str]:
 
 
 def has_measures(settings: EpochFields) -> bool:
-    """True if a run has measurements after its epochs that need no split."""
-    return isinstance(settings, TrainSettings) and (settings.validation is not None or bool(settings.watch))
+    """True if a run has measurements after its epochs besides evaluations on a split."""
+    if isinstance(settings, TrainSettings):
+        return settings.validation is not None or bool(settings.watch)
+    return getattr(settings, "stop", "none") != "none"
 
 
 def evaluations(settings: EpochFields) -> int:

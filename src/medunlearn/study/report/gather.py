@@ -42,6 +42,7 @@ from medunlearn.results.evaluated import (
 )
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.epochs.epoch_selection import TABLE
+from medunlearn.study.epochs.rank_stop import RankStop
 from medunlearn.study.forget_loss import ForgetLoss
 from medunlearn.study.presets import is_tiny
 from medunlearn.study.report.gather_attacks import attack_parts, attacks_on, find_attack
@@ -111,6 +112,7 @@ def gather(
             *caveats_of(results["benchmark"], models),
             *(reference.caveats if reference else ()),
             *unchanged_runs(models),
+            *stopped_runs(models),
             *nothing_to_forget(ranks),
         ),
         broken=warnings,
@@ -171,6 +173,13 @@ def unchanged_runs(models: Sequence[Evaluated]) -> Iterator[str]:
         loss = ForgetLoss.of(model.run.info.results)
         if loss is not None and loss.is_unchanged:
             yield f"{model.run.label} unlearned hardly anything: {loss.words}."
+
+
+def stopped_runs(models: Sequence[Evaluated]) -> Iterator[str]:
+    """Sentences on unlearned models that a rule on ranks may have ended."""
+    for model in models:
+        if (outcome := RankStop.of(model.run.info.results)) is not None:
+            yield f"{model.run.label}: {outcome.words}."
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:

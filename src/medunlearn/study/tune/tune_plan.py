@@ -28,7 +28,7 @@ from medunlearn.study.tune.study import check_installed
 
 Half = Literal["choosing", "reporting"]
 HALVES: tuple[Half, ...] = get_args(Half)
-_BY_TUNE = ("evaluate_every", "evaluate", "attack", "utility", "keep_epochs", "select", "stop_early")
+_BY_TUNE = ("evaluate_every", "evaluate", "attack", "utility", "keep_epochs", "select", "stop_early", "stop")
 """Settings of an unlearning run that tuning sets itself."""
 _SHARED = (
     *("name", "out", "benchmark", "train", "retrain", "unlearn", "evaluate", "seeds", "seed"),
