@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def test_the_method_of_the_road_is_one(tmp_path: Path, monkeypatch: pytest.Monke
     (code,) = ROADS[2].blocks("python")
     (tmp_path / "mine.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "mine", None)
+    del sys.modules["mine"]  # no other test's; and at the end it is no other test's either
     assert make_method("mine:Mine", {"alpha": 2.0}).alpha == 2.0  # type: ignore[attr-defined]
 
 

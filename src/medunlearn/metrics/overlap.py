@@ -262,7 +262,7 @@ OPEN_UNLEARNING_STRENGTH = replace(
     EXTRACTION_STRENGTH,
     name="extraction_strength.open_unlearning",
     title="Extraction strength (OpenUnlearning)",
-    meaning="1/tokens to 1, never 0: as extraction strength, with the EOS among the tokens; higher = leaks more",
+    meaning="0-1, at least 1/tokens: as extraction strength, with the EOS among the tokens; higher = leaks more",
     source="OpenUnlearning (Dorna et al. 2025), its released code",
     variant="OpenUnlearning",
     score=PerItem(_score_open_unlearning),

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def every_text(path: Path) -> Iterator[str]:
         table = pd.read_parquet(path)
         yield from (str(table[column].tolist()) for column in table)
     elif content[:15] == b"SQLite format 3":
-        with sqlite3.connect(path) as database:
+        with closing(sqlite3.connect(path)) as database, database:
             yield str(database.execute("SELECT * FROM responses").fetchall())
     elif path.suffix != ".safetensors" and path.name != "tokenizer.json":
         yield from (content.decode(code, "ignore") for code in ("utf-8", "utf-16", "latin-1"))
