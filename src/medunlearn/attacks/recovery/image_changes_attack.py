@@ -18,13 +18,13 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.image_controls import EDITS, with_blank_images, with_edited_images, with_swapped_images
 from medunlearn.data.records import Question
 from medunlearn.errors import InputError, NotApplicableError
-from medunlearn.results.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.results.runs import Run
 
 Change = Literal["swapped", "blank", "turned", "cropped", "noised"]
 NO_IMAGES = "the benchmark has no images"

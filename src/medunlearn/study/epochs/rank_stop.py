@@ -30,7 +30,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Side
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import Rendering, TokenSequence
-from medunlearn.probes.questioning import Questioning
 from medunlearn.probes.rank_plan import RankPlan, rank_plan
 from medunlearn.results.evaluated import joined
 from medunlearn.results.fact_table import ALPHA, exact_facts, fact_table
@@ -121,6 +120,8 @@ class RankWatch:
 
     def _facts(self, run: Run, language_model: LanguageModel) -> pd.DataFrame:
         """The facts with a p-value."""
+        from medunlearn.probes.questioning import Questioning
+
         benchmark, settings = self.benchmark, self.evaluation
         device = str(language_model.device)
         questioning = Questioning(run, benchmark, settings, self.rendering, device, self.quiet, language_model)
