@@ -15,6 +15,7 @@ TREE = {
     "BenchmarkError": InputError,
     "SourceError": InputError,
     "ModelError": InputError,
+    "NotApplicableError": InputError,
     "OutOfMemoryError": InputError,
     "NonFiniteLossError": MedunlearnError,
     "FrozenParametersError": MedunlearnError,
