@@ -115,6 +115,18 @@ def test_the_result_table_and_its_references(done: Done) -> None:
     pd.testing.assert_series_equal(own.loc["best"], own.loc["untuned"])
 
 
+def test_a_killed_process_is_a_failure_and_diverging_untuned_settings_are_none(done: Done) -> None:
+    assert not done.result.failed
+    cells, trials = done.result.cells.copy(), done.result.trials.copy()
+    of_untuned = (cells["method"] == "graddiff") & (cells["setting"] == "untuned") & (cells["kind"] == "evaluate")
+    name = cells[of_untuned]["name"].iloc[0]
+    cells.loc[cells["name"] == name, ["status", "reason"]] = ["failed", "its process ended"]
+    killed = replace(done.result, cells=cells)
+    assert killed.failed == [(name, "its process ended")]
+    trials.loc[(trials["method"] == "graddiff") & (trials["number"] == 0), "state"] = "failed"
+    assert not replace(killed, trials=trials).failed
+
+
 def test_only_untuned_and_best_trials_keep_their_models(done: Done) -> None:
     (folder,) = done.result.folder.glob("trials-graddiff-*")
     best = done.record["best"]["graddiff"]["trial"]

@@ -65,10 +65,14 @@ class Tuned(StudyResult):
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Name and reason of every cell without a result, except diverging untuned settings, which are a
-        finding.
+        """Name and reason of every cell without a result.
+
+        Except those of untuned settings whose own trial failed: it diverged, changed nothing or did not fit, which
+        is a finding. A process that was killed is none.
         """
-        return reasons(self.cells[self.cells["status"].isin(LOST) & (self.cells["setting"] != "untuned")])
+        untuned = self.trials[(self.trials["number"] == 0) & (self.trials["state"] == "failed")]["method"]
+        is_finding = (self.cells["setting"] == "untuned") & self.cells["method"].isin(untuned)
+        return reasons(self.cells[self.cells["status"].isin(LOST) & ~is_finding])
 
     def table(self) -> pd.DataFrame:
         """The table :attr:`results`."""
