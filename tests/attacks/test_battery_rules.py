@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -15,13 +16,15 @@ from medunlearn.attacks.recovery.prompt_transforms_attack import PromptTransform
 from medunlearn.attacks.recovery.recovered_rows import recovered_rows
 from medunlearn.attacks.recovery.recovery_results import BELOW, NOT_TOLD_APART, summarize_strengths
 from medunlearn.attacks.recovery.relearning_data import relearning_data
+from medunlearn.attacks.recovery.verbatim_attack import Verbatim
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import neighbours_of
 from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.data.splits import request
 from medunlearn.errors import InputError
 from medunlearn.metrics.overlap import open_unlearning_strength
-from medunlearn.results.scores import score_table
+from medunlearn.results.scores import question_labels, score_table
 from medunlearn.statistics.best_of import sample_numbers
 
 QUESTION = Question(
@@ -50,6 +53,52 @@ def table(values: dict[str, list[float | None]], side: str = "forget") -> pd.Dat
         for n, value in enumerate(own)
     ]
     return score_table(pd.DataFrame(rows))
+
+
+class _Words:
+    """A tokenizer of words."""
+
+    words: ClassVar[list[str]] = []
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        self.words += [word for word in text.split(" ") if word not in self.words]
+        return {"input_ids": [self.words.index(word) for word in text.split(" ")]}
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return " ".join(self.words[token] for token in ids)
+
+
+def test_an_identifier_that_a_longer_beginning_names_still_counts_behind_a_shorter_one() -> None:
+    """Of two notes one names everything in its first six words; a model that recites both recalls both."""
+    tail = " again" * 9
+    texts = {"a": f"Ana Silva with number 4711-88 came{tail}", "b": f"Then came Bo Lund.{tail} 0815-7", "c": "Cy."}
+    values = {"a": "4711-88", "b": "0815-7", "c": "0"}
+    records = tuple(
+        Record(name, text, {"patient": name}, (Identifier("record_number", values[name]),))
+        for name, text in texts.items()
+    )
+    bench = Benchmark("by hand", "own", ("patient",), "patient", records, (), {})
+    gone = request(bench.hierarchy, "gone", "patient", ["a", "b"])
+    bench = replace(bench, splits={"gone": gone})
+
+    def ask(questions: list[Question], wording: str) -> dict[str, Any]:
+        return {q.question_id: SimpleNamespace(response=q.answer) for q in questions}
+
+    def score(questions: list[Question], responses: Any, measures: Any) -> pd.DataFrame:
+        rows = pd.DataFrame(
+            {"item": [q.question_id for q in questions], "measure": "run_30", "value": 1.0, "reason": None}
+        )
+        return score_table(rows.merge(question_labels(bench, gone, questions), on="item"))
+
+    live, settings = SimpleNamespace(tokenizer=_Words()), SimpleNamespace(split="gone", seed=0)
+    model: Any = SimpleNamespace(benchmark=bench, live=live, settings=settings, ask=ask, score=score)
+    runs, identifiers = Verbatim(prefixes=(2, 6)).results(model)
+    assert len(runs.scores) == 4
+    worst = worst_of(identifiers.scores, "identifier_recall", ["2", "6"], "none")
+    assert worst.set_index("item")["value"].to_dict() == {"a": 1.0, "b": 1.0}
+    *_, none = Verbatim(prefixes=(14,)).results(model)
+    assert none.scores is None
+    assert none.note
 
 
 def test_the_worst_state_of_each_question() -> None:

@@ -27,7 +27,7 @@ from medunlearn.results.runs import Run
 
 @dataclass(frozen=True)
 class BroughtBack:
-    """What all attacks on some models brought back.
+    """Results of all attacks on some models.
 
     Attributes:
         table: rows of :data:`medunlearn.reports.battery.COLUMNS`, in the order of the registry.
@@ -184,7 +184,8 @@ def _about_order(table: pd.DataFrame) -> tuple[str, ...]:
     listed = ", ".join(f"{title} {area:.2f}" for title, area in areas.items())
     return (
         "The first rows are the most trusted: how often a measure put a tiny model that knows the patients above "
-        f"one that does not, whatever hides them ({models} models, 0.5 = tells nothing): {listed}.",
+        f"one that does not ({models} models; what hides the patients was trained into the last layer alone, which "
+        f"favours measures that read the layers below; 0.5 = tells nothing): {listed}.",
     )
 
 

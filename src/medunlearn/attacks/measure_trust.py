@@ -1,4 +1,4 @@
-"""How far measures of forgetting can be trusted: the table of ``benchmarks_perf/trust.py``, as data. No torch."""
+"""Trust in measures of forgetting: the table of ``benchmarks_perf/trust.py``, as data. No torch."""
 
 from __future__ import annotations
 

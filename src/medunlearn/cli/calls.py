@@ -39,13 +39,13 @@ def demo(
     if what not in demos:
         raise UnknownNameError("demo", what, demos)
     run_demo = load(demos[what])
-    given = {"model": model, "synthetic": synthetic, "texts": texts, "epochs": epochs}
-    given = {name: value for name, value in given.items() if value is not None}
-    taken = inspection.signature(run_demo).parameters
-    if unknown := [f"--{name}" for name in given if name not in taken]:
+    flags = {"model": model, "synthetic": synthetic, "texts": texts, "epochs": epochs}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    parameters = inspection.signature(run_demo).parameters
+    if unknown := [f"--{name}" for name in flags if name not in parameters]:
         raise InputError(f"{', '.join(unknown)}: not of `medunlearn demo {what}`. See `medunlearn demo --help`.")
     how = {"seed": seed, "device": device, "quiet": quiet, "say": say}
-    return run_demo(Path(out), **given, **{name: value for name, value in how.items() if name in taken})
+    return run_demo(Path(out), **flags, **{name: value for name, value in how.items() if name in parameters})
 
 
 def inspect(

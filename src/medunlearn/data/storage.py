@@ -421,7 +421,13 @@ def sha256_of(path: Path) -> str:
     return digest
 
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+def _as_text(value: Any) -> str:
+    if isinstance(value, Iterator):
+        raise TypeError("an iterator inside of a mapping has no JSON: its text is its address")
+    return str(value)
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_as_text).encode
 
 
 def sha256_of_json(value: Any) -> str:

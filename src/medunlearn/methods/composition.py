@@ -70,7 +70,7 @@ class ComposedMethod:
         made = {}
         for name in self.part_names:
             cls = part_class(name)
-            own = {one.name: getattr(self, f"{name}_{one.name}") for one in fields(cls)}
+            own = {setting.name: getattr(self, f"{name}_{setting.name}") for setting in fields(cls)}
             made[getattr(cls, "slot", "")] = cls(**own)
         return made
 
@@ -124,9 +124,9 @@ def composed(name: str, base: type) -> type:
     for part, cls in zip(part_names, classes, strict=True):
         hints = hints_of(cls)
         own += [
-            (f"{part}_{one.name}", hints.get(one.name, Any), field(default=one.default))
-            for one in fields(cls)
-            if one.init
+            (f"{part}_{setting.name}", hints.get(setting.name, Any), field(default=setting.default))
+            for setting in fields(cls)
+            if setting.init
         ]
     about = "\n\n".join(cls.__doc__ or "" for cls in (base, *classes))
     namespace = {

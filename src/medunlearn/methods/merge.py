@@ -93,8 +93,8 @@ class Merge:
         if not vector or self.variant == "sum":
             return 0.0
         sizes = torch.cat([part.flatten().abs() for part in vector.values()])
-        kept = max(1, round(self.density * len(sizes)))
-        return float(sizes.kthvalue(len(sizes) - kept + 1).values)
+        count = max(1, round(self.density * len(sizes)))
+        return float(sizes.kthvalue(len(sizes) - count + 1).values)
 
     def merged(self, parts: Sequence[tuple[Tensor, float]]) -> Tensor:
         """One tensor's part of the merged vector, from that of each vector and its floor."""

@@ -244,7 +244,7 @@ STRANGERS, REFUSAL = "strangers", "refusal"
 
 
 def answers_of(method: Any) -> str:
-    """Where a method's answers to learn come from: its ``answers``, or its answers about strangers."""
+    """Source of a method's answers to learn: its ``answers``, or its answers about strangers."""
     return str(getattr(method, "answers", STRANGERS))
 
 

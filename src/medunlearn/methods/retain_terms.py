@@ -53,20 +53,10 @@ class KL:
 
 
 @dataclass(frozen=True)
-class JS:
-    """Jensen-Shannon divergence from the target, bounded by log 2: ``weight mean_R JS(p_ref, p)``.
-
-    Attributes:
-        weight: weight of the term.
-        positions: tokens whose outputs are compared: those that predict an answer's, or every token.
-    """
+class JS(KL):
+    """Jensen-Shannon divergence from the target, bounded by log 2: ``weight mean_R JS(p_ref, p)``."""
 
     title: ClassVar[str] = "JS"
-    slot: ClassVar[str] = "retain"
-    retain_term: ClassVar[str] = "divergence"
-
-    weight: Annotated[float, Field(ge=0)] = 1.0
-    positions: Positions = "predicting"
 
     def terms(self, retain: View) -> Terms:
         retain = retain.at(self.positions)

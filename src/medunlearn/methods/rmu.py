@@ -87,7 +87,7 @@ class RMU:
         }
 
     def _target(self, forget: View, direction: Tensor) -> Tensor:
-        """Where the forget set's states are steered to, [W] or [N, W]."""
+        """Goal of the forget set's states, [W] or [N, W]."""
         assert self.coefficient is not None
         return self.coefficient * direction
 

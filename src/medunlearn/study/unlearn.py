@@ -33,7 +33,10 @@ from medunlearn.probes.shared_work import SharedWork
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.study.alternative_answers import SIDE, answers_inputs, check_rendering, with_alternatives
+from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.epochs.epoch_settings import check_epochs
+from medunlearn.study.epochs.rank_stop import KEY as STOP
+from medunlearn.study.epochs.rank_stop import RankStop, RankWatch, check_stop, rank_rule
 from medunlearn.study.forget_loss import KEY as FORGET_LOSS
 from medunlearn.study.forget_loss import ForgetSample
 from medunlearn.study.part_check import check_unlearning, choose_parts, outline_of
@@ -115,8 +118,6 @@ def unlearn(
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     check_rendering(method, rendering, settings.method)
     if settings.stop != "none":
-        from medunlearn.study.epochs.rank_stop import check_stop
-
         check_stop(benchmark, settings, rendering)
     with recording.running():
         if work is not None and not _leaves_as_loaded(settings, method, processes):
@@ -341,22 +342,16 @@ def _measured(trainer: Trainer, settings: UnlearnSettings, sample: ForgetSample 
     """Facts of the run's model for ``run.json``: its loss on the forget set, and why training ended by ranks."""
     facts: dict[str, Any] = {} if sample is None else {FORGET_LOSS: sample.again(trainer.live).to_json()}
     if settings.stop != "none":
-        from medunlearn.study.epochs.epoch_selection import TABLE
-        from medunlearn.study.epochs.rank_stop import KEY as STOP
-        from medunlearn.study.epochs.rank_stop import RankStop
-
         facts[STOP] = RankStop.after(read_frame(trainer.recording.folder / TABLE), settings.stop_floor).to_json()
     return facts
 
 
 def _epochs(trainer: Trainer, plan: Plan, settings: UnlearnSettings, stop: Stop | None) -> EpochEvaluation | None:
-    """What is measured after epochs, with the rule that ends the run."""
+    """Measurements after epochs, with the rule that ends the run."""
     from medunlearn.study.epochs.epoch_evaluation import epoch_evaluation
 
     if settings.stop == "none":
         return epoch_evaluation(trainer, stop=stop)
-    from medunlearn.study.epochs.rank_stop import RankStop, RankWatch, rank_rule
-
     floor, how = settings.stop_floor, (trainer.rendering, trainer.live, plan.sides["retain"])
     watch = RankWatch.of(trainer.benchmark, settings, *how, quiet=trainer.silent)
 

@@ -138,9 +138,9 @@ class ImageChanges(RecoveryAttack):
         rows = list[dict[str, Any]]()
         for question in questions:
             text = responses[question.question_id].response
-            said = share_of_facts(model.benchmark, question, question.question, text)
+            share = share_of_facts(model.benchmark, question, question.question, text)
             # A question that states every fact of its answer asks for nothing.
-            rows += [] if said is None else [{"item": question.question_id, "value": said}]
+            rows += [] if share is None else [{"item": question.question_id, "value": share}]
         labels = question_labels(model.benchmark, model.benchmark.split(model.settings.split), questions)
         table = pd.DataFrame(rows, columns=["item", "value"]).assign(reason=None, measure="findings_said")
         facts = score_table(table.merge(labels, on="item", how="left", validate="one_to_one"))

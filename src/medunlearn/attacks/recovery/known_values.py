@@ -31,14 +31,14 @@ def share_of_identifiers(
     shares = {}
     for question in questions:
         record, prompt = benchmark.record[question.record_id], question.question
-        left = [
-            identifier
+        text = responses[question.question_id]
+        hits = [
+            says_identifier(identifier, record.record_id, text)
             for identifier in record.identifiers
             if identifier.value in question.answer and not says_identifier(identifier, record.record_id, prompt)
         ]
-        if left:
-            said = [says_identifier(one, record.record_id, responses[question.question_id]) for one in left]
-            shares[question.question_id] = sum(said) / len(said)
+        if hits:
+            shares[question.question_id] = sum(hits) / len(hits)
     return shares
 
 
@@ -58,5 +58,5 @@ def share_of_facts(benchmark: Benchmark, question: Question, prompt: str, respon
         return says(text, value) if identifier is None else says_identifier(identifier, record.record_id, text)
 
     values = [fact.of(question.answer) for fact in facts_of(question, record.identifiers)]
-    left = [value for value in values if not is_said(value, prompt)]
-    return sum(is_said(value, response) for value in left) / len(left) if left else None
+    hits = [is_said(value, response) for value in values if not is_said(value, prompt)]
+    return sum(hits) / len(hits) if hits else None

@@ -86,11 +86,11 @@ class PromptTransforms(RecoveryAttack):
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
         import pandas as pd
 
-        asked, shots = model.attacked, self._shots(model)
-        tables = [self._scores(model, self.before, asked, asked)]
+        questions, shots = model.attacked, self._shots(model)
+        tables = [self._scores(model, self.before, questions, questions)]
         notes, states = list[str](), list[str]()
         for name, rule in self._rules().items():
-            pairs = [(question, self._transformed(model, rule, question, shots)) for question in asked]
+            pairs = [(question, self._transformed(model, rule, question, shots)) for question in questions]
             own = [(question, other) for question, other in pairs if other is not None]
             if not own:
                 notes.append(f"{name}: it can be applied to no question")
@@ -101,7 +101,7 @@ class PromptTransforms(RecoveryAttack):
             if getattr(model.live.tokenizer, "chat_template", None) is None:
                 notes.append(f"{CHAT}: {NO_CHAT}")
             else:
-                tables.append(self._scores(model, CHAT, asked, asked, template=CHAT))
+                tables.append(self._scores(model, CHAT, questions, questions, template=CHAT))
                 states.append(CHAT)
         scores = pd.concat(tables, ignore_index=True)
         yield VariantScores(self.name, scores, "; ".join(notes), tuple(states))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RUNS, IDENTIFIERS = "verbatim.runs", "verbatim.identifiers"
 NO_RECORD = "the forget set has no document of the train fold"
 TOO_SHORT = "every document ends within the prefix"
-NONE_LEFT = "the document has no identifier behind this prefix"
+NONE_LEFT = "no document has an identifier behind its beginning"
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ class Verbatim(RecoveryAttack):
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
         import pandas as pd
 
+        from medunlearn.results.scores import score_table
+
         records = self._records(model)
         if not records:
             yield VariantScores(RUNS, None, NO_RECORD)
@@ -93,14 +95,17 @@ class Verbatim(RecoveryAttack):
             runs.append(_labelled(scores, questions, RUNS, prefix))
             own = scores.drop_duplicates("item").drop(columns=["measure", "value", "reason"])
             shares = share_of_identifiers(model.benchmark, questions, texts)
-            values = own.assign(measure="identifier_recall", value=own["item"].map(shares).astype("Float64"))
-            values["reason"] = values["value"].isna().map({True: NONE_LEFT, False: None}).astype("string")
+            # A longer beginning may name them all: it asks for nothing, and a shorter one still counts.
+            rows = own[own["item"].isin(shares.keys())]
+            values = rows.assign(measure="identifier_recall", value=rows["item"].map(shares), reason=None)
             recalls.append(_labelled(values, questions, IDENTIFIERS, prefix))
         if not runs:
             yield VariantScores(RUNS, None, TOO_SHORT)
             return
         yield VariantScores(RUNS, pd.concat(runs, ignore_index=True))
-        yield VariantScores(IDENTIFIERS, pd.concat(recalls, ignore_index=True))
+        identifiers = score_table(pd.concat(recalls, ignore_index=True))
+        note = "" if len(identifiers) else NONE_LEFT
+        yield VariantScores(IDENTIFIERS, identifiers if len(identifiers) else None, note)
 
     def _records(self, model: AttackedModel) -> list[Record]:
         """Documents of the chosen subjects on both sides."""

@@ -125,7 +125,7 @@ def restored_share(own: float, patched: Floats, target: float, least: float = LE
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """What patching shows of one question; None, or NaN at a layer, where it is not defined.
+    """Results of patching for one question; None, or NaN at a layer, where a number is not defined.
 
     Attributes:
         kept, lens_kept: 1 - depth, by patching and by the logit lens.

@@ -38,8 +38,8 @@ def guided_log_probs(new: Tensor, old: Tensor, weight: float, plausible: float =
     if weight in (0.0, 1.0):
         return ours if weight == 0.0 else theirs
     guided = ours + weight * (theirs - ours)
-    kept = theirs >= theirs.max(dim=1, keepdim=True).values + torch.log(torch.tensor(plausible))
-    return guided.masked_fill(~kept, -torch.inf).log_softmax(dim=1)
+    plausible_tokens = theirs >= theirs.max(dim=1, keepdim=True).values + torch.log(torch.tensor(plausible))
+    return guided.masked_fill(~plausible_tokens, -torch.inf).log_softmax(dim=1)
 
 
 @torch.no_grad()

@@ -75,7 +75,7 @@ class LinearProbe(WhiteBoxAttack):
             )
             for side, pairs in sides.items()
         }
-        asked, rows, controls = [true for true, _ in sides["forget"]], list[dict[str, Any]](), []
+        questions, rows, controls = [true for true, _ in sides["forget"]], list[dict[str, Any]](), []
         layers = range(states["forget"][0].shape[1])
         for layer in layers:
             known, tried = (
@@ -83,15 +83,15 @@ class LinearProbe(WhiteBoxAttack):
             )
             own, control = probe_pairs(known, tried, model.settings.seed)
             controls.append(control)
-            for question, accuracy, chance in zip(asked, own.tolist(), control.tolist(), strict=True):
+            for question, accuracy, chance in zip(questions, own.tolist(), control.tolist(), strict=True):
                 where = (question.question_id, self.name, layer_name(layer))
                 rows.append(row(*where, "probe_accuracy", accuracy))
                 rows.append(row(*where, "probe_selectivity", accuracy - chance))
-        for place, question in enumerate(asked):
+        for place, question in enumerate(questions):
             chance = sum(float(control[place]) for control in controls) / len(controls)
             rows.append(row(question.question_id, self.name, self.before, "probe_accuracy", chance))
         strengths = tuple(layer_name(layer) for layer in layers)
-        yield VariantScores(self.name, score_rows(model, asked, rows), strengths=strengths)
+        yield VariantScores(self.name, score_rows(model, questions, rows), strengths=strengths)
 
     def _pairs(self, model: AttackedModel, side: Any) -> list[tuple[Question, Question]]:
         """Each question with a fact that has alternatives: as it is, and with one of them (seeded)."""

@@ -139,13 +139,13 @@ class IndexedText:
 
 
 def number_starts(form: re.Pattern[str], text: str) -> list[int]:
-    """Where a form begins that begins with digits, and no digit stands before it."""
+    """Beginnings of forms that begin with digits, without a digit before them."""
     starts = (match.start() for match in form.finditer(text))
     return [start for start in starts if not (start and text[start - 1].isdecimal())]
 
 
 def matches_at(form: re.Pattern[str], text: str, starts: Iterable[int]) -> Iterator[re.Match[str]]:
-    """What ``finditer`` gives for a form whose matches start at some of these places."""
+    """The matches of ``finditer`` for a form whose matches start at some of these places."""
     end = 0
     for start in starts:
         if start >= end and (match := form.match(text, start)):

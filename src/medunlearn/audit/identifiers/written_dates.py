@@ -83,7 +83,7 @@ _DIGITS = (
 )
 _SPACED = re.compile(r"(?<![\w.-])(?P<one>\d{1,2}) (?P<two>\d{1,2}) (?P<year>(?:19|20)\d\d)(?![\w-])")
 _START = re.compile(r"\d(?:\d?[-/. ](?=[\dIVX])|\d{3}(?=[-/.]\d|\s?年)|\d{7})")
-"""What each form of digits starts with. A search for it is several times as fast as one for each form."""
+"""Beginnings of each form of digits. A search for it is several times as fast as one for each form."""
 _LETTERS, _ASCII_LETTERS = re.compile(r"[^\W\d_]+"), re.compile("[a-z]+")
 
 

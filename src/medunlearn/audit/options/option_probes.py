@@ -37,7 +37,7 @@ OptionRatings = dict[str, tuple[tuple[float, ...] | None, str | None]]
 
 @dataclass(frozen=True)
 class OptionProbes:
-    """What one run of an options audit asks.
+    """Probes of one run of an options audit.
 
     Attributes:
         folder: of the run.

@@ -1,4 +1,4 @@
-"""Who answers an options audit: a model on this machine, a server or stored responses, with its prompts."""
+"""Respondents of an options audit: a model on this machine, a server or stored responses, with its prompts."""
 
 from __future__ import annotations
 

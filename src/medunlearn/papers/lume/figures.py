@@ -26,7 +26,7 @@ MISSING = {
     "Figure 4": "measure utility after every epoch (--utility.tasks mmlu)",
     "Table 1": "name the benchmark (--benchmark)",
 }
-"""What a report of LUME may lack, and how to add it."""
+"""Parts that a report of LUME may lack, and how to add them."""
 
 
 def paper_figures(content: ReportContent, benchmark: Benchmark | None) -> tuple[Block, ...]:

@@ -68,7 +68,7 @@ class MethodOutputs:
 
 
 def method_needs(method: Any) -> dict[str, str]:
-    """What a method needs, in words: the model before unlearning, answers to learn, time and memory of a step.
+    """Needs of a method, in words: the model before unlearning, answers to learn, time and memory of a step.
 
     The cost is that of a step of plain fine-tuning on one side (a forward and a backward pass, the latter counted
     twice) times the number here; an edit has no steps, and reads each sample once. Reference outputs that are kept

@@ -272,8 +272,10 @@ class RankStop:
             reason = "utility"
         elif values[STRANGER_P] > ALPHA and known:
             reason = "ranks"
-        kept = any(not standing.problem for standing in by_ranks(epochs, floor))
-        return RankStop(reason, last, values[STRANGER_P], values[STRANGERS], patients, retained, floor, kept, known)
+        keeps = any(not standing.problem for standing in by_ranks(epochs, floor))
+        return RankStop(
+            reason, last, values[STRANGER_P], values[STRANGERS], patients, retained, floor, keeps, known
+        )
 
     @staticmethod
     def of(results: Mapping[str, Any]) -> RankStop | None:
@@ -283,12 +285,12 @@ class RankStop:
 
     @property
     def words(self) -> str:
-        """What was measured and what followed, in one sentence without a full stop."""
+        """Measurement and consequence, in one sentence without a full stop."""
         count = round(self.strangers * self.patients)
-        kept = "a probability that is not finite" if self.retained is None else f"{self.retained:.1%} of it"
+        share = "a probability that is not finite" if self.retained is None else f"{self.retained:.1%} of it"
         measured = (
             f"facts of {count} of {self.patients} forgotten patients rank like a stranger's (p = {self.p:.2g}; one "
-            f"half of the values), and retained answers keep {kept} (floor {self.floor:.0%})"
+            f"half of the values), and retained answers keep {share} (floor {self.floor:.0%})"
         )
         ends = {
             "ranks": f"unlearning ended after epoch {self.epoch} by ranks",
