@@ -78,7 +78,7 @@ class ModelError(InputError):
 class NotApplicableError(InputError):
     """An attack that a benchmark or a model has nothing for, such as one on images where there are none.
 
-    Nothing can be mended, so that no battery of attacks fails by it.
+    A set of attacks goes on without it and does not fail by it; an attack that was named by itself does.
     """
 
 

@@ -274,7 +274,8 @@ class AttackBattery:
             if is_lost or any(holder.processes.gather(isinstance(error, ModelError | StorageError))):
                 raise
             failure = _failure_of(error, name)
-        is_fault = not isinstance(failure, NotApplicableError)
+        # A set leaves out what has nothing to attack; an attack that was named by itself measured nothing.
+        is_fault = name in self._required or not isinstance(failure, NotApplicableError)
         recording.info.results.setdefault(FAILED if is_fault else NOT_APPLICABLE, {})[name] = str(failure)
         if not is_fault:
             return

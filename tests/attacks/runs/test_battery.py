@@ -15,13 +15,13 @@ import torch
 from medunlearn.attacks import attack_class, attack_sets, expand, known_attacks
 from medunlearn.attacks.attack_run import attack
 from medunlearn.attacks.attack_settings import attack_settings
-from medunlearn.attacks.attacked import Attacks
+from medunlearn.attacks.attacked import FAILED, NOT_APPLICABLE, Attacks
 from medunlearn.attacks.brought_back import BroughtBack
 from medunlearn.attacks.recovery.image_changes_attack import NO_IMAGES
 from medunlearn.attacks.recovery.recovery_results import DAMAGED, NO_POWER, NOT_TOLD_APART, STILL_THERE
 from medunlearn.attacks.workbench import Workbench
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, NotApplicableError
 from medunlearn.models.load import load_model
 from medunlearn.models.tiny import build_tiny
 from medunlearn.reports.battery import COLUMNS, NAME
@@ -162,8 +162,18 @@ def test_a_battery_that_was_cut_off_goes_on_with_the_next_attack(
     others = [model.run for model in attacked.models[1:]]
     again = attack(knowing["nothing"], pulses, settings, against=others, device="cpu", quiet=True)
     results = again.models[0].record.info.results
-    assert set(results["failed"]) == {"verbatim", "membership", "forgotten_patients"}  # no notes, no non-members
+    assert FAILED not in results
+    # No notes, no non-members, no images.
+    assert set(results[NOT_APPLICABLE]) == {"verbatim", "membership", "forgotten_patients", "image_changes"}
     assert results["quantization"]["strengths"] == done["strengths"]
+
+
+def test_an_attack_named_by_itself_that_measured_nothing_is_an_error(
+    knowing: dict[str, Run], pulses: Benchmark
+) -> None:
+    settings = attack_settings({"split": "gone", "attacks": "verbatim", "allow_broken": True})
+    with pytest.raises(NotApplicableError):
+        attack(knowing["nothing"], pulses, settings, device="cpu", quiet=True)
 
 
 def test_sets_and_their_settings() -> None:

@@ -31,7 +31,7 @@ from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.storage import read_frame, write_frame
-from medunlearn.errors import InputError
+from medunlearn.errors import NotApplicableError
 from medunlearn.models.folders import model_folder
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import TokenSequence
@@ -224,7 +224,7 @@ def check_was_trained_on_records(run: Run) -> None:
         return
     config = training.info.config
     if config["train_on"] == "questions" and not config["pretrain_epochs"]:
-        raise InputError(
+        raise NotApplicableError(
             f"{training.folder} was trained on questions alone, so no document is a member of its training set. "
             "Train with --train-on both or --train-on records."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import MEMBERSHIP, Record
 from medunlearn.data.splits import Split
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, NotApplicableError
 from medunlearn.paper import paper_of
 
 EVERY = "all"
@@ -54,7 +54,7 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     ]
     inside, outside = ({who.group for who in documents if who.member is member} for member in (True, False))
     if not outside:
-        raise InputError(
+        raise NotApplicableError(
             f"{benchmark.name} has no non-members (documents that no model is trained on), so membership cannot "
             "be tested. Build it with some: `build lume` takes --nonmembers FILE or --nonmember-documents 100, "
             "`build "

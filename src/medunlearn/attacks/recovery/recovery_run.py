@@ -16,7 +16,7 @@ from medunlearn.attacks.recovery.recovery_results import subject_means, summariz
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_frames
-from medunlearn.errors import InputError, ModelError
+from medunlearn.errors import InputError, ModelError, NotApplicableError
 from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import replace_scores, score_table
 
@@ -105,7 +105,7 @@ class RecoveryJob(AttackJob):
         notes = {part.label: part.note for part in parts if part.note}
         tables = [part.scores for part in parts if part.scores is not None]
         if not tables:
-            raise InputError(NOTHING_TO_ATTACK.format(name, "; ".join(notes.values())))
+            raise NotApplicableError(NOTHING_TO_ATTACK.format(name, "; ".join(notes.values())))
         scores = score_table(pd.concat(tables, ignore_index=True))
         with recording.stage(f"score {name}"):
             self._write_tables(scores, recording)
