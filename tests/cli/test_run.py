@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from medunlearn.models.packaged import PACKAGED, PackagedModel
 from medunlearn.paper import from_papers
 from medunlearn.papers.amnesia.demo import demo_experiment
 from medunlearn.study.experiment import plan, run_experiment
@@ -241,13 +242,22 @@ def test_a_demo_refuses_what_only_another_takes(medunlearn: Medunlearn) -> None:
         assert flag in medunlearn("demo", *words, code=2).stderr
 
 
-def test_a_pretrained_model_has_a_demo_of_its_size(tmp_path: Path) -> None:
-    tiny, pretrained = demo_experiment(tmp_path), demo_experiment(tmp_path, model="smollm2")
-    assert (tiny.target.model, pretrained.target.model) == ("tiny", "smollm2")
+def test_a_pretrained_model_has_a_demo_of_its_size(
+    tiny: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan reads the model's config: a small one stands for SmolLM2, whose package need not be there."""
+    package = tmp_path / "site" / "some_model"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    tiny().save(package / "model")
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.setitem(PACKAGED, "smollm2", PackagedModel("some_model", "some-model==1", "model", "Some model"))
+    small, pretrained = demo_experiment(tmp_path), demo_experiment(tmp_path, model="smollm2")
+    assert (small.target.model, pretrained.target.model) == ("tiny", "smollm2")
     assert (pretrained.target.epochs, pretrained.target.pretrain_epochs) == (16, 0)
     assert {method.epochs for method in pretrained.methods} == {8}
-    assert pretrained.settings.benchmark["synthetic"] < tiny.settings.benchmark["synthetic"]
-    assert len(pretrained.methods) < len(tiny.methods)
+    assert pretrained.settings.benchmark["synthetic"] < small.settings.benchmark["synthetic"]
+    assert len(pretrained.methods) < len(small.methods)
 
 
 def test_the_demo_without_a_word_is_the_first() -> None:

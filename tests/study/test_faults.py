@@ -127,7 +127,8 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     with pytest.MonkeyPatch.context() as patch:
         yield Disk(folder, None if mounted else patch)
     if mounted:
-        subprocess.run(["umount", str(folder)], check=True)
+        # Lazy: weights that a model has mapped stay open until it is collected.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_full_disk_while_a_benchmark_is_built(hospital: Benchmark, disk: Disk) -> None:
