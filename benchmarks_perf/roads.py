@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument(
         "--skip", nargs="*", default=[], metavar="TEXT", help="commands that hold one of these texts"
     )
+    parser.add_argument("--change", nargs=2, metavar=("OLD", "NEW"), help="what the reader puts in a command's place")
     parser.add_argument("--out", type=Path, help="folder of roads.json")
     parser.add_argument("--work", type=Path, help="scratch folder, kept")
     parser.add_argument("--read", type=Path, metavar="FILE", help="print the tables of a stored roads.json")
@@ -64,6 +65,7 @@ def main() -> None:
             for line in options.first:
                 perform(line, folder)
             for line in commands(text):
+                line = line.replace(*options.change) if options.change else line
                 if not any(part in line for part in options.skip):
                     road["commands"].append(perform(line, folder))
                     store(roads, options.out)
@@ -107,9 +109,9 @@ def show(roads: list[dict[str, Any]]) -> None:
     rows = [
         {
             "road": road["road"],
-            "words": road["words"],
-            "commands": len(road["commands"]),
-            "failed": sum(command["exit"] != 0 for command in road["commands"]),
+            "words": str(road["words"]),
+            "commands": str(len(road["commands"])),
+            "failed": str(sum(command["exit"] != 0 for command in road["commands"])),
             "CPU minutes": f"{_sum(road, 'cpu_seconds') / 60:.1f}",
             "minutes": f"{_sum(road, 'seconds') / 60:.1f}",
             "longest": "`{command}` ({cpu_seconds:.0f} CPU s)".format(

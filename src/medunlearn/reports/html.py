@@ -131,7 +131,7 @@ def drawings(figure: Figure) -> list[tuple[str, Any]]:
 
 
 def prose(text: str) -> Markup:
-    """Our own sentences as HTML: text in backticks is code, and no flag breaks after its hyphens.
+    """Our own sentences as HTML: text in backticks is code, and no flag or date breaks after its hyphens.
 
     Not for the words of records and responses, whose backticks are theirs.
     """
@@ -145,14 +145,14 @@ def prose(text: str) -> Markup:
 
 
 def flags(text: str) -> Markup:
-    """Text as HTML in which no flag (``--out``) breaks after its hyphens; its characters stay as they are."""
+    """Text as HTML in which no flag (``--out``) or ISO date breaks after its hyphens; its characters stay."""
     from markupsafe import Markup, escape
 
     return Markup(_FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(text))))
 
 
 _CODE = re.compile(r"`([^`\n]+)`")
-_FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+_FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b\d{4}-\d\d-\d\d\b")
 
 
 def script_hash(script: str) -> str:
