@@ -3,8 +3,8 @@
     python benchmarks_perf/battery.py OUT --patients 60
     python benchmarks_perf/battery.py OUT --patients 100 --attacks battery --seeds 0,1,2 --write
 
-Each seed gets its own folder of OUT: benchmark, runs, and ``page/`` with the page; the same call goes on where it was
-cut off. Prints the table of all seeds, and CPU seconds of each part; ``--write`` puts it into docs/results.md.
+Each seed gets its own folder of OUT: benchmark, runs, and ``page/`` with the page; the same call goes on where it
+was cut off. Prints the table of all seeds, and CPU seconds of each part; ``--write`` puts it into docs/results.md.
 """
 
 from __future__ import annotations
