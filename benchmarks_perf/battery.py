@@ -39,10 +39,11 @@ def timed(what: str) -> Iterator[None]:
 
 
 def brought_back(out: Path, seed: int, chosen: argparse.Namespace) -> pd.DataFrame:
-    """Rows of one seed's page (:data:`medunlearn.reports.battery.COLUMNS`), which is written to ``out/page``."""
+    """Rows of one seed's page (:data:`medunlearn.reports.battery.COLUMNS`), which is written to ``out/page``, with titles of measures."""
     folder, runs = out / "bench", out / "runs"
     if not folder.exists():
-        build(AmnesiaSettings(synthetic=chosen.patients, seed=seed)).save(folder)
+        unseen = chosen.patients // 2
+        build(AmnesiaSettings(synthetic=chosen.patients, nonmember_patients=unseen, seed=seed)).save(folder)
     width = {"tiny_width": chosen.width} if chosen.width else {}
     methods, models = chosen.methods.split(","), {}
     for name, more in (("target", {}), ("retrained", {"without": SPLIT})):
@@ -58,7 +59,8 @@ def brought_back(out: Path, seed: int, chosen: argparse.Namespace) -> pd.DataFra
         attacks = AttackBattery(api.load(folder), settings).attack_each([*models.values()], quiet=True)
     shown = BroughtBack.of(attacks)
     write_report(shown.page(attacks, "What brings it back"), out / "page")
-    return shown.table.assign(seed=seed)
+    titles = shown.table["measure"].map(shown.measure_titles)
+    return shown.table.assign(measure=titles, seed=seed)
 
 
 def table_rows(table: pd.DataFrame) -> list[dict[str, str]]:
