@@ -6,7 +6,7 @@ and the next one runs, as a reader would go on.
 
     python benchmarks_perf/roads.py docs/roads/owner.md docs/roads/researcher.md --out results
     python benchmarks_perf/roads.py docs/roads/auditor.md --skip http:// --out results
-    python benchmarks_perf/roads.py --read results/roads.json
+    python benchmarks_perf/roads.py --read benchmarks_perf/results/roads.json --write
 
 Prints a table a page, seconds a command (CPU seconds too, which a busy machine does not stretch), and writes
 OUT/roads.json after each command. `medunlearn` is that of the environment that runs the script.
@@ -24,11 +24,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from page_tables import markdown
+from page_tables import markdown, replace_table
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = re.compile(r"^ *```bash\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
@@ -45,14 +44,20 @@ def main() -> None:
     parser.add_argument(
         "--skip", nargs="*", default=[], metavar="TEXT", help="commands that hold one of these texts"
     )
-    parser.add_argument("--change", nargs=2, metavar=("OLD", "NEW"), help="what the reader puts in a command's place")
+    parser.add_argument("--change", nargs=2, metavar=("OLD", "NEW"), help="in each command")
     parser.add_argument("--out", type=Path, help="folder of roads.json")
     parser.add_argument("--work", type=Path, help="scratch folder, kept")
     parser.add_argument("--read", type=Path, metavar="FILE", help="print the tables of a stored roads.json")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/results.md")
     options = parser.parse_args()
-    if options.read:
-        show(json.loads(options.read.read_text(encoding="utf-8")))
-        return
+    roads = json.loads(options.read.read_text(encoding="utf-8")) if options.read else typed(options)
+    show(roads)
+    if options.write:
+        replace_table("results.md", "roads", table(roads))
+
+
+def typed(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Each page's commands with their seconds."""
     roads: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         for page in options.pages:
@@ -69,7 +74,7 @@ def main() -> None:
                 if not any(part in line for part in options.skip):
                     road["commands"].append(perform(line, folder))
                     store(roads, options.out)
-    show(roads)
+    return roads
 
 
 def commands(text: str) -> list[str]:
@@ -105,15 +110,15 @@ def store(roads: list[dict[str, Any]], out: Path | None) -> None:
         (out / "roads.json").write_text(json.dumps(roads, indent=1), encoding="utf-8")
 
 
-def show(roads: list[dict[str, Any]]) -> None:
+def table(roads: list[dict[str, Any]]) -> str:
+    """A row a road."""
     rows = [
         {
             "road": road["road"],
             "words": str(road["words"]),
             "commands": str(len(road["commands"])),
             "failed": str(sum(command["exit"] != 0 for command in road["commands"])),
-            "CPU minutes": f"{_sum(road, 'cpu_seconds') / 60:.1f}",
-            "minutes": f"{_sum(road, 'seconds') / 60:.1f}",
+            "CPU minutes": f"{sum(command['cpu_seconds'] for command in road['commands']) / 60:.1f}",
             "longest": "`{command}` ({cpu_seconds:.0f} CPU s)".format(
                 **max(road["commands"], key=lambda command: command["cpu_seconds"])
             ),
@@ -121,14 +126,14 @@ def show(roads: list[dict[str, Any]]) -> None:
         for road in roads
         if road["commands"]
     ]
-    print(markdown(rows))
+    return markdown(rows)
+
+
+def show(roads: list[dict[str, Any]]) -> None:
+    print(table(roads))
     for road in roads:
         for command in road["commands"]:
             print("{cpu_seconds:8.1f} CPU s  exit {exit}  {command}".format(**command))
-
-
-def _sum(road: Mapping[str, Any], name: str) -> float:
-    return sum(command[name] for command in road["commands"])
 
 
 if __name__ == "__main__":
