@@ -68,3 +68,11 @@ def test_a_long_list_is_cut_and_counted() -> None:
 
 def test_another_patients_id_is_not_a_hint() -> None:
     assert str(UnknownNameError("patient", "p01", None)) == "There is no patient 'p01'."
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("one\ntwo", "one"), ("", "ValueError"), ("one two three", "one two ..."), ("x" * 20, f"{'x' * 10} ...")],
+)
+def test_a_first_line_ends_behind_a_word(text: str, line: str) -> None:
+    assert errors.first_line(ValueError(text), most=10) == line

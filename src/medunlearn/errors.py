@@ -124,8 +124,9 @@ class HubError(MedunlearnError):
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
-    """The first line of an error's text, or its type if the text is empty."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:most]
+    """The first line of an error's text, cut behind a word and marked, or its type if the text is empty."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return line if len(line) <= most else f"{line[:most].rpartition(' ')[0] or line[:most]} ..."
 
 
 def first_few(names: Sequence[str], most: int = 3) -> str:

@@ -192,7 +192,7 @@ def test_a_hub_id_is_its_commit(hub: Path, copy: Callable[[str], Path]) -> None:
 
 
 def test_a_hub_that_refuses(hub: Path) -> None:
-    with pytest.raises(HubError, match=r"org/other could not be fetched: .*give its folder"):
+    with pytest.raises(HubError, match=r"no folder org/other, .*could not be fetched: .*give its folder"):
         find_model("org/other")
     with pytest.raises(HubError, match="could not be fetched"):
         find_model("org/chat", revision="v2")
