@@ -205,9 +205,9 @@ def _fetch(name: str, revision: str | None) -> Path:
         )
     except Exception as error:  # the hub's client raises errors of many libraries
         raise HubError(
-            f"There is no folder {name}, and as a hub id it could not be fetched: {first_line(error)} "
-            "Check the path; of a hub's model network and name (a closed one needs `hf auth login` or HF_TOKEN), or download it "
-            "elsewhere and give its folder."
+            f"There is no folder {name}, and as a hub id it could not be fetched: {first_line(error)} Check the "
+            "path; of a hub's model network and name (a closed one needs `hf auth login` or HF_TOKEN), or download "
+            "it elsewhere and give its folder."
         ) from error
 
 
