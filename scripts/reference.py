@@ -20,6 +20,7 @@ def pages() -> dict[str, str]:
         "methods.md": methods,
         "attacks.md": attacks,
         "papers.md": papers,
+        "findings.md": findings,
         "tables.md": tables,
     }
     return {name: f"{MADE}\n\n" + "\n".join(make()).strip() + "\n" for name, make in written.items()}
@@ -191,6 +192,35 @@ def papers() -> Iterator[str]:
         yield f"## {head}\n"
         rows = TABLES[what]()
         yield _table([*rows[0]], [[f"`{row['name']}`", *map(_prose, [*row.values()][1:])] for row in rows])
+
+
+def findings() -> Iterator[str]:
+    """Claims of each paper and the rules that decide them."""
+    import yaml
+
+    from medunlearn.paper import installed_papers
+
+    yield "# Findings of the papers\n"
+    yield (
+        "Look up what a paper claims, and the rule that decides it on models of your own. Verdicts and what they "
+        "need are in [papers](../papers.md#what-holds-for-all). t is the target, r the retrained model.\n"
+    )
+    for paper in installed_papers():
+        folder = ROOT.joinpath("src", *paper.package.split("."))
+        files = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("**/*.yaml")))
+        rows = [(_prose(one["claim"]), _prose(one["rule"])) for content in files for one in _claims(content)]
+        if rows:
+            yield f"## {paper.title}\n"
+            yield _table(("claim", "a case holds where"), rows)
+
+
+def _claims(content: Any) -> Iterator[Mapping[str, str]]:
+    """Entries with a claim and a rule, at any depth."""
+    if isinstance(content, dict) and {"claim", "rule"} <= {*content}:
+        yield content
+    elif isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _claims(part)
 
 
 def tables() -> Iterator[str]:
