@@ -39,11 +39,14 @@ def timed(what: str) -> Iterator[None]:
 
 
 def brought_back(out: Path, seed: int, chosen: argparse.Namespace) -> pd.DataFrame:
-    """Rows of one seed's page (:data:`medunlearn.reports.battery.COLUMNS`), which is written to ``out/page``, with titles of measures."""
+    """Rows of one seed's page, which is written to ``out/page``.
+
+    Columns: :data:`medunlearn.reports.battery.COLUMNS`, with titles of measures, and the seed.
+    """
     folder, runs = out / "bench", out / "runs"
     if not folder.exists():
-        unseen = chosen.patients // 2
-        build(AmnesiaSettings(synthetic=chosen.patients, nonmember_patients=unseen, seed=seed)).save(folder)
+        invented = AmnesiaSettings(synthetic=chosen.patients, nonmember_patients=chosen.patients // 2, seed=seed)
+        build(invented).save(folder)
     width = {"tiny_width": chosen.width} if chosen.width else {}
     methods, models = chosen.methods.split(","), {}
     for name, more in (("target", {}), ("retrained", {"without": SPLIT})):
