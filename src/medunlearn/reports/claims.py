@@ -290,7 +290,7 @@ def findings_view(data: Mapping[str, Any], text: str | None, broken: Sequence[st
         broken: warnings about broken models.
     """
     of_broken = {"broken": list(broken)} if broken else {}
-    return ResultView({**data, **of_broken}, lines=[text] if text else [], warnings=broken)
+    return ResultView({**data, **of_broken}, [text], broken)
 
 
 def findings_text(findings: Sequence[Finding], by: str = "") -> str:

@@ -85,18 +85,17 @@ class Finished(NamedTuple):
         """Utility and forgetting of each model and its distance to the retrained model, for the terminal."""
         from medunlearn.reports.claims import findings_text, verdicts
         from medunlearn.reports.models_screen import ModelsScreen
-        from medunlearn.reports.view import ResultView
+        from medunlearn.reports.view import ResultView, titled
 
         findings, content = self.content.paper.findings, self.content
         headline = read_json(self.report.with_suffix(".json"))["headline"]
         data = {"report": str(self.report), **headline, **({"findings": verdicts(findings)} if findings else {})}
-        lines = (*(content.reference.caveats if content.reference else ()), findings_text(findings))
+        caveats = content.reference.caveats if content.reference else ()
         reasons = "".join(f"\n  - {name}: {reason}" for name, reason in self.failed)
         failure = f"{len(self.failed)} results are missing; the others are in {self.report}.{reasons}"
         return ResultView(
             data,
-            [(content.title, ModelsScreen(content).table())],
-            [*filter(None, lines)],
+            [titled(content.title, ModelsScreen(content).table()), *caveats, findings_text(findings)],
             content.broken,
             failure=failure if self.failed else "",
         )

@@ -7,11 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from medunlearn.cli.listing import TABLES
+from medunlearn.cli.listing import TABLES, first_sentence
 from medunlearn.cli.main import app
-from medunlearn.cli.show import first_sentence
 from medunlearn.reports.blocks import Cell, Table
-from medunlearn.reports.terminal_table import table_lines
+from medunlearn.reports.terminal_blocks import table_lines
 from medunlearn.reports.view import plain_table
 
 NAME = "truth_ratio_utility.published_code"
