@@ -42,7 +42,8 @@ def block_lines(block: Block | str, width: int | None = None, bold: Callable[[st
         case Bullets(lines) | Prose(lines):
             yield from _paragraphs(lines, width)
         case Facts(items) | Quotes(items):
-            yield from _paragraphs([f"{name}: {text}" for name, text in items], width)
+            # Whole lines: a path can be copied.
+            yield from _paragraphs([f"{name}: {text}" for name, text in items], None)
         case Headline(label, answer, sentences):
             yield from _paragraphs([f"{label}: {answer}.", *sentences], width)
         case Notice(title, lines):
