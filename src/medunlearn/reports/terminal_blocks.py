@@ -58,15 +58,21 @@ def block_lines(block: Block | str, width: int | None = None, bold: Callable[[st
             for name, inside in options:
                 yield from _under(name, inside, width, bold)
         case Details():
-            yield from _under(f"{block.tag} {block.summary}".strip(), block.blocks, width, bold)
+            title = f"{block.tag} {block.summary}".strip()
+            yield from _under(_noted(title, block.note), block.blocks, width, bold)
         case Statement():
             summary = (block.summary,) if block.summary else ()
-            yield from _under(f"{block.badge}: {block.title}", (*summary, *block.blocks), width, bold)
+            title = _noted(f"{block.badge}: {block.title}", block.note)
+            yield from _under(title, (*summary, *block.blocks), width, bold)
         case Section():
-            yield from _under(block.title, block.blocks, width, bold)
+            yield from _under(_noted(block.title, block.note), block.blocks, width, bold)
         case _:
             for child in children(block):
                 yield from block_lines(child, width, bold)
+
+
+def _noted(title: str, note: str) -> str:
+    return f"{title} ({note})" if note else title
 
 
 def _under(
