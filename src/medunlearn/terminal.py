@@ -57,6 +57,11 @@ def relative_path(path: str | Path) -> str:
     return str(Path(path).relative_to(here) if Path(path).is_relative_to(here) else path)
 
 
+def sentence(words: str) -> str:
+    """Words that begin with a capital."""
+    return f"{words[:1].upper()}{words[1:]}"
+
+
 UNSCORED = "unscored"
 
 

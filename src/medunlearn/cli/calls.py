@@ -15,7 +15,7 @@ from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, SourceError, UnknownNameError
 from medunlearn.paper import from_papers
 from medunlearn.registry import load
-from medunlearn.reports.view import ResultView
+from medunlearn.result_view import ResultView
 
 Say = Callable[[str], None]
 FORGET_DEMO = "medunlearn.request.forget_demo:run_demo"

@@ -20,7 +20,7 @@ from medunlearn.config.reading import as_value, check, merge, read_yaml, with_se
 from medunlearn.config.settings import Settings
 from medunlearn.errors import ConfigError, nearest
 from medunlearn.registry import load
-from medunlearn.reports.view import ResultView
+from medunlearn.result_view import ResultView
 from medunlearn.verb import Verb
 
 SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}

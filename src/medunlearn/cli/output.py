@@ -21,7 +21,7 @@ from medunlearn.training.interrupt import terminable
 
 if TYPE_CHECKING:
     from medunlearn.reports.blocks import Block
-    from medunlearn.reports.view import ResultView
+    from medunlearn.result_view import ResultView
 
 INTERRUPTED = 130
 

@@ -1,40 +1,17 @@
-"""Content that a command shows on the terminal and as JSON."""
+"""Tables that commands show on the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from medunlearn.reports.blocks import Block, Cell, Table
+from medunlearn.reports.blocks import Cell, Table
+from medunlearn.result_view import ResultView as ResultView
 from medunlearn.terminal import UNSCORED, cell_text, with_interval
+from medunlearn.terminal import sentence as sentence
 
 Row = Mapping[Any, Any]
-Content = Iterable["Block | str | None"]
-"""Blocks, and sentences as text; an iterator is not run where JSON is printed."""
-
-
-@dataclass(frozen=True)
-class ResultView:
-    """A result as blocks and sentences, and the same as data.
-
-    Attributes:
-        data: for ``--json``, or a function that returns it; tables may be DataFrames.
-        blocks: in their order; None is skipped.
-        warnings: sentences to read before everything else.
-        notes: sentences for standard error, such as the place of a result.
-        failure: what is missing of the result; shown last, with exit code 1.
-    """
-
-    data: Any = field(default_factory=dict)
-    blocks: Content = ()
-    warnings: Iterable[str] = ()
-    notes: Iterable[str] = ()
-    failure: str = ""
-
-    def view(self) -> ResultView:
-        """Itself: a command may return a view."""
-        return self
 
 
 def plain_table(columns: Iterable[str], rows: Iterable[Sequence[object]], title: str = "") -> Table:
@@ -66,11 +43,6 @@ def same_names(*names: str) -> dict[str, str | Callable[[Row], Any]]:
 def titled(title: str, table: Table | None) -> Table | None:
     """The table under another title."""
     return None if table is None else replace(table, title=title)
-
-
-def sentence(words: str) -> str:
-    """Words that begin with a capital."""
-    return f"{words[:1].upper()}{words[1:]}"
 
 
 def scored(row: Row) -> str:

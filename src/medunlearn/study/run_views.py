@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports.view import ResultView, plain_table, records_table, same_names, sentence
+from medunlearn.result_view import ResultView
+from medunlearn.terminal import sentence
 
 if TYPE_CHECKING:
     from medunlearn.results.runs import Run
@@ -85,6 +86,7 @@ def slow_ways(results: Mapping[str, Any]) -> Iterator[str]:
 def adopt_view(result: Run) -> ResultView:
     """Losses of an adopted model for each way of asking, and the one that later commands use."""
     from medunlearn.models.health import banner
+    from medunlearn.reports.view import plain_table
     from medunlearn.study.adopt import adopted_losses, rendering_words
 
     results = result.info.results
@@ -114,6 +116,8 @@ def verify_view(result: Any) -> ResultView:
 
 def _checks_view(result: Verification) -> ResultView:
     """One line per check; a failure if something differs or is missing, or if nothing could be checked."""
+    from medunlearn.reports.view import records_table, same_names
+
     table = result.table()
     tables = [
         records_table(part, same_names("what", "name", "state", "note"), str(folder))

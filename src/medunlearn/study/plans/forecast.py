@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from medunlearn.reports.blocks import Block
-from medunlearn.reports.view import ResultView, plain_table
+from medunlearn.result_view import ResultView
 from medunlearn.results.runs import is_complete
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.plans.capacity import Capacity
@@ -17,6 +16,8 @@ from medunlearn.training.processes import join
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from medunlearn.reports.blocks import Block
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Forecast:
         """
 
         def blocks() -> Iterator[Block | str | None]:
+            from medunlearn.reports.view import plain_table
+
             yield f"{self.name}. {self.summary()}"
             if every:
                 shown = self.stages if stages is None else stages

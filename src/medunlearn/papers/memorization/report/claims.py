@@ -224,6 +224,6 @@ def audit_view(content: AuditContent) -> ResultView:
         verdict | {str(name): n for name, n in claim.counts.items()}
         for verdict, claim in zip(verdicts(claims), claims, strict=True)
     ]
-    data = {"first_screens": [screen.data() for screen in content.screens], "findings": rows}
+    data: dict[str, Any] = {"first_screens": [screen.data() for screen in content.screens], "findings": rows}
     data |= {"broken": list(content.broken)} if content.broken else {}
     return ResultView(data, [*answers(content.screens), *cases], content.broken)
