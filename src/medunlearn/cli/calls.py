@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect as inspection
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +49,9 @@ def demo(
         raise InputError(f"{', '.join(unknown)}: not of `medunlearn demo {what}`. See `medunlearn demo --help`.")
     how = {"seed": seed, "device": device, "quiet": quiet, "say": say}
     result = run_demo(Path(out), **flags, **{name: value for name, value in how.items() if name in parameters})
-    if open and not quiet and demos[what] != FORGET_DEMO:
+    # Without a screen the opener of Linux fails in several lines; the page's path is printed in any case.
+    screen = sys.platform != "linux" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    if open and screen and not quiet and demos[what] != FORGET_DEMO:
         import click
 
         click.launch(str(result.report))
