@@ -20,7 +20,7 @@ HEAVY = {"torch", "transformers", "peft", "accelerate", "safetensors", "tokenize
 
 # DESIGN, section 3, from the ground up; a package may import what stands on a lower floor.
 FLOORS = [
-    {"errors", "seeds", "terminal", "verb", "template_worker", "__init__"},
+    {"errors", "seeds", "terminal", "verb", "result_view", "template_worker", "__init__"},
     {"progress", "input_files", "ranges", "hub_offline", "template_process"},
     {"config", "registry"},
     {"paper"},

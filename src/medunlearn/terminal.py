@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 _UNSAFE = re.compile(
@@ -48,6 +49,17 @@ def wrapped(text: str, width: int) -> list[str]:
             longer = word
         current = longer
     return [*lines, current]
+
+
+def relative_path(path: str | Path) -> str:
+    """A path as the user would type it: relative to the working folder if inside it."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here) if Path(path).is_relative_to(here) else path)
+
+
+def sentence(words: str) -> str:
+    """Words that begin with a capital."""
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 UNSCORED = "unscored"

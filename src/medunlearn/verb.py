@@ -13,7 +13,7 @@ class Verb:
         first: common flags, shown first, separated by spaces.
         settings: classes whose fields are flags, separated by spaces; ``A|B`` for alternatives.
         call: its parameters are arguments and flags; by default ``medunlearn.api:WORDS``.
-        show: prints the result; its further parameters are flags too. By default ``medunlearn.cli.show:WORDS``.
+        show: the view of the result; its further parameters are flags too. By default the result's own ``view()``.
         run: called instead of ``call``, with the same parameters.
         plan: called instead under ``--dry-run``, or ``--plan`` where the first argument is a file.
         plan_flag: the name of that flag, where it is another.

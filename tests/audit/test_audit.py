@@ -88,14 +88,14 @@ def test_a_chat_template_that_is_not_used_is_said(
     result: Audit, world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from medunlearn.audit.audit_tables import read_tables
+    from medunlearn.audit.audit_view import audit_view
     from medunlearn.cli.output import Output
-    from medunlearn.cli.show_audits import audit as show
     from medunlearn.config.audit import AuditRelations
     from medunlearn.papers.memorization.compare.gather import caveats
     from medunlearn.reports.rank_tables import UNUSED_CHAT
 
     def reported(result: Audit) -> list[bool]:
-        show(result, Output())
+        Output().show(audit_view(result))
         tables = [read_tables(audited.run.folder) for audited in (result, *result.baselines)]
         report = list(caveats(tables, AuditRelations(), pd.DataFrame({"n_subjects": [], "value": []})))
         return [UNUSED_CHAT in " ".join(capsys.readouterr().out.split()), report.count(UNUSED_CHAT) == 1]

@@ -62,7 +62,8 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
     assert rates["value"].isna().all()
     assert rates["reason"].str.contains("takes 100 non-members, not 6").all()
     result = attack(medunlearn, outside, "ga", *words, "--out", tmp_path / "table.csv").stdout
-    assert "Area under the ROC curve, all documents: 2 members, 6 non-members" in result
+    assert "Documents: 2 members, 6 non-members" in result
+    assert "area under the ROC curve" in result
     assert "not measurable" in result
     assert len(pd.read_csv(tmp_path / "table.csv")) == len(whole)
 

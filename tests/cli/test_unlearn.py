@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medunlearn.cli.show import slow_ways
+from medunlearn.study.run_views import slow_ways
 
 Medunlearn = Callable[..., Any]
 SHORT = ("--epochs=1", "--precision=fp32")

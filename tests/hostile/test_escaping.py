@@ -7,6 +7,8 @@ import io
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,27 @@ from medunlearn.errors import InputError
 from medunlearn.judging.labels import LabelSheet, rows_of
 from medunlearn.judging.sheet import as_csv
 from medunlearn.judging.tasks import JudgingCase, get_task
-from medunlearn.reports.blocks import Cell, Quotes, Report, Table
+from medunlearn.reports.blocks import (
+    Bar,
+    Bars,
+    Block,
+    Bullets,
+    Cell,
+    Choice,
+    Columns,
+    Details,
+    Facts,
+    Headline,
+    Notice,
+    Quotes,
+    Report,
+    Section,
+    Statement,
+    Table,
+    Text,
+)
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.view import ResultView
 from medunlearn.terminal import printable, printable_line
 
 FORMULAS = (
@@ -180,11 +201,8 @@ def test_no_output_lets_it_through(
     output = Output()
     writers: dict[str, Callable[[], object]] = {
         "say": lambda: output.say(attack),
-        "line": lambda: output.line(attack),
-        "title": lambda: output.table(attack, ["x"], []),
-        "column": lambda: output.table("", [attack], []),
-        "cell": lambda: output.table("", ["x"], [[attack]]),
-        "frame": lambda: output.frame("", [{"a": attack}], {"x": "a"}),
+        **{f"block {n}": partial(output.block, block) for n, block in enumerate(blocks_with(attack))},
+        "warning": lambda: output.show(ResultView(warnings=[attack])),
         "error": lambda: print_error(InputError(attack)),
         "file": lambda: print_error(PermissionError(13, "denied", attack)),
         "remark": lambda: progress.remark(attack),
@@ -203,6 +221,29 @@ def test_no_output_lets_it_through(
                 assert printable(attack) in printed, name
 
 
+def blocks_with(attack: str) -> list[Block | str]:
+    """A block of each kind that a terminal shows."""
+    text, table = Text(attack), Table((Cell("x"),), ((Cell("y", attack),),))
+    return [
+        attack,
+        text,
+        table,
+        replace(table, title=attack),
+        Table((Cell(attack),), ()),
+        Bullets((attack,)),
+        Facts(((attack, "x"),)),
+        Quotes((("x", attack),)),
+        Headline("x", attack),
+        Notice(attack, ("x",)),
+        Bars("x", (Bar(attack, "x", 0.5),)),
+        Section(attack, (text,)),
+        Details(attack, (text,)),
+        Statement("x", "open", attack, attack, (text,)),
+        Choice("x", ((attack, (text,)),)),
+        Columns((text,), (table,)),
+    ]
+
+
 def _bar(attack: str) -> None:
     with progress.progress(attack, 2) as advance:
         advance(note=attack)
@@ -213,7 +254,7 @@ def _bar(attack: str) -> None:
 
 @pytest.mark.parametrize("attack", [*ATTACKS, *MARKUP])
 def test_json_is_exact_and_harmless(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Output(json=True).data({attack: [attack]})
+    Output(json=True).show(ResultView({attack: [attack]}))
     output = capsys.readouterr().out
     assert unsafe(output) == []
     assert json.loads(output) == {attack: [attack]}

@@ -27,6 +27,7 @@ from medunlearn.reports.blocks import (
     Statement,
     Table,
     figures_of,
+    tables_of,
 )
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, Case, Evidence, Finding
 from medunlearn.reports.content import ReportContent
@@ -222,7 +223,7 @@ def test_the_terminal_warns_and_names_the_makers(content: ReportContent) -> None
     view = with_ratings(content).view()
     assert any(DRAWN in warning for warning in view.warnings)
     assert view.data[NAME][0]["drawn"] is True
-    assert any("rehearsal" in str(cell) for _, shown in view.tables for row in shown.rows for cell in row)
+    assert any("rehearsal" in str(cell) for shown in tables_of(view.blocks) for row in shown.rows for cell in row)
 
 
 def test_records_are_read_as_written_and_hostile_ones_as_nothing() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from medunlearn.reports.blocks import tables_of
 from medunlearn.reports.markdown import to_markdown
-from medunlearn.reports.tune_report import TuneContent, headline, main_tables, ranking, spread, tuning_report
+from medunlearn.reports.tune_report import TuneContent, headline, ranking, spread, tuning_report
 
 SUBJECTS = {"choosing": {"forget": 3, "retain": 8}, "reporting": {"forget": 2, "retain": 7}}
 
@@ -125,7 +126,7 @@ def test_the_page_and_its_curve() -> None:
     (trace,) = figure.spec["data"]
     # Neither a failed, a broken nor a stopped trial lowers the line.
     assert (trace["x"], trace["y"]) == ([0, 1, 2, 3, 4], [0.4, 0.4, 0.4, 0.4, 0.3])
-    assert [table.title for table in main_tables(tuning)] == [
+    assert [table.title for table in tables_of(filter(None, tuning.view().blocks))] == [
         "Reporting half, fold train",
         "Best settings and budget, choosing half",
     ]

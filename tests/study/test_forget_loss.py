@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from medunlearn.cli.output import Output
-from medunlearn.cli.show import unlearn as show_unlearning
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 from medunlearn.study.forget_loss import KEY, UNCHANGED, ForgetLoss
 from medunlearn.study.presets import unlearn_settings
 from medunlearn.study.report.gather import unchanged_runs
+from medunlearn.study.run_views import unlearn_view
 from medunlearn.study.unlearn import unlearn
 
 
@@ -60,8 +60,10 @@ def test_the_command_names_the_next_try(
     after: float, is_warned: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     results = {"steps": 3, "split": {"name": "random_10"}, KEY: ForgetLoss(0.1, after, 4, 40).to_json()}
-    run: Any = SimpleNamespace(folder=tmp_path, info={"results": results, "config": {"lr": 2e-5, "epochs": 1}})
-    show_unlearning(run, Output(), method="npo")
+    run: Any = SimpleNamespace(
+        folder=tmp_path, info={"results": results, "config": {"method": "npo", "lr": 2e-5, "epochs": 1}}
+    )
+    Output().show(unlearn_view(run))
     captured = capsys.readouterr()
     assert "0.905" in captured.err
     assert ("WARNING" in captured.out) == is_warned

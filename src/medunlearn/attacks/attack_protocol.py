@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.attacked import Attacked, Attacks
     from medunlearn.attacks.model_holder import ModelHolder
-    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings, JudgeSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.judging.rated_responses import JudgedResponses
@@ -165,11 +164,7 @@ class AttackFamily(ABC):
 
     @abstractmethod
     def payload(self, attacks: Attacks) -> dict[str, Any]:
-        """Numbers for the command's JSON; empty tables without attacks."""
-
-    @abstractmethod
-    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
-        """Tables and sentences for the terminal."""
+        """Numbers for the command's JSON, as tables or rows; empty ones without attacks."""
 
     def ways(self, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
         """Ways of asking about patients of a request, each with its rows of the scores; only if it verifies."""

@@ -21,7 +21,7 @@ from medunlearn.reports.battery import COLUMNS, COSTS, NAME, TITLE, battery_sect
 from medunlearn.reports.blocks import Notice, Report, blocks
 from medunlearn.reports.content import AttackPart
 from medunlearn.reports.readings import rows_of
-from medunlearn.reports.view import ResultView
+from medunlearn.reports.view import ResultView, titled
 from medunlearn.results.runs import Run
 
 
@@ -111,8 +111,8 @@ class BroughtBack:
         for title, is_cost in ((TITLE, False), (COSTS, True)):
             rows = [row for row in rows_of(self.table) if (row["side"] == "retain") == is_cost]
             if shown := battery_table(rows, self.measure_titles):
-                tables.append((title, shown))
-        return ResultView(tables=tables)
+                tables.append(titled(title, shown))
+        return ResultView(blocks=tables)
 
     @property
     def measure_titles(self) -> dict[str, str]:
@@ -126,7 +126,7 @@ class BroughtBack:
             own |= getattr(attack, "measures", {})
         meanings = {}
         for name in map(str, self.table["measure"].dropna().unique()):
-            title, meaning = own[name] if name in own else _words_of_metric(name)
+            title, meaning = own[name] if name in own else meaning_of_metric(name)
             meanings[name] = {"title": title, "meaning": meaning}
         return meanings
 
@@ -189,6 +189,6 @@ def _about_order(table: pd.DataFrame) -> tuple[str, ...]:
     )
 
 
-def _words_of_metric(name: str) -> tuple[str, str]:
+def meaning_of_metric(name: str) -> tuple[str, str]:
     metric = get_metric(name)
     return metric.title, metric.meaning

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
@@ -18,6 +18,7 @@ from medunlearn.judging.writing.task import Source, WritingTask
 from medunlearn.judging.writing.writing import Reject, estimate_task
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
 from medunlearn.llm.faults import next_step
+from medunlearn.reports.view import ResultView
 
 RESPONSES = "judge"
 """Subfolder of the judge's responses."""
@@ -65,6 +66,18 @@ class MemorizedKind(WritingTask):
 
     def declined(self, source: Any, value: Any) -> str:
         return "the model finds that no kind fits" if value["kind"] == UNCLEAR else ""
+
+
+class JudgePreview(NamedTuple):
+    """Requests that a judge would get, and the guard's decision on them."""
+
+    estimate: CostEstimate
+    decision: Decision
+
+    def view(self) -> ResultView:
+        """For the terminal."""
+        data = {"estimate": self.estimate.to_json(), "guard": self.decision.to_json()}
+        return ResultView(data, [f"Nothing was sent. {self.estimate}", self.decision.reason])
 
 
 @dataclass(frozen=True)

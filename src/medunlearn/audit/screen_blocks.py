@@ -75,6 +75,14 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
     return tuple(grids)
 
 
+def search_sections(screens: Sequence[FirstScreen], most: int = SHOWN) -> tuple[Block, ...]:
+    """Ways of asking, attackers, identifiers, searches not made, and the worst cases, ``most`` of them."""
+    if not screens:
+        return ()
+    sections = (ways_section, tiers_section, identifiers_section, missing_section)
+    return blocks((make(screens) for make in sections), cases_section(screens, most))
+
+
 def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
     """Number extracted by each way of asking, and the chance over samples compared with greedy decoding."""
     several = len({screen.extraction.label for screen in screens}) > 1
@@ -159,7 +167,7 @@ def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
     return section("Not looked for", Text("Nothing is said of these, and nothing follows."), Bullets(tuple(lines)))
 
 
-def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
+def cases_section(screens: Sequence[FirstScreen], most: int = SHOWN) -> Section | None:
     """The worst cases of all models in one table, with filters and a search box."""
     cases = [case for screen in screens for case in screen.cases]
     if not cases:
@@ -168,8 +176,8 @@ def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
         unread = "No response could be read, so nothing is known of any case."
         return section("Worst cases", Text(nothing if measured else unread, "empty"))
     cases.sort(key=worst_first)
-    visible = cases[:SHOWN]
-    more = f" The {SHOWN:,} worst of {len(cases):,} are here; report.json has all." if len(cases) > SHOWN else ""
+    visible = cases[:most]
+    more = f" The {most:,} worst of {len(cases):,} are here; the JSON has all." if len(cases) > most else ""
     words = _words_note(visible)
     intro = Text(
         f"{count(len(cases), 'case')}: a row a patient of whom anything came out, most identifiers first, then the "

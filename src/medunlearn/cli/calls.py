@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect as inspection
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, SourceError, UnknownNameError
 from medunlearn.paper import from_papers
 from medunlearn.registry import load
+from medunlearn.result_view import ResultView
 
 Say = Callable[[str], None]
 FORGET_DEMO = "medunlearn.request.forget_demo:run_demo"
@@ -23,7 +25,7 @@ FORGET_DEMO = "medunlearn.request.forget_demo:run_demo"
 def demo(
     what: str | None = None, *, out: Path | str = "demo", model: str | None = None, synthetic: int | None = None,
     texts: int | None = None, epochs: int | None = None, seed: int = 0, device: str = "auto", quiet: bool = False,
-    say: Say = lambda line: None
+    open: bool = True, say: Say = lambda line: None  # noqa: A002
 ) -> Any:  # fmt: skip
     """
     Args:
@@ -33,6 +35,7 @@ def demo(
         synthetic: amnesia, forget: patients to invent; none: 60 (a pretrained model: 12), forget 12
         texts: audit: texts of a kind and number of copies; none: 4
         epochs: audit, forget: passes over the training set; none: 4, forget 30
+        open: open the report in a browser; forget has none to open
     """
     demos = {**from_papers("demos"), "forget": FORGET_DEMO}
     what = next(iter(demos)) if what is None else what
@@ -45,31 +48,43 @@ def demo(
     if unknown := [f"--{name}" for name in flags if name not in parameters]:
         raise InputError(f"{', '.join(unknown)}: not of `medunlearn demo {what}`. See `medunlearn demo --help`.")
     how = {"seed": seed, "device": device, "quiet": quiet, "say": say}
-    return run_demo(Path(out), **flags, **{name: value for name, value in how.items() if name in parameters})
+    result = run_demo(Path(out), **flags, **{name: value for name, value in how.items() if name in parameters})
+    # Without a screen the opener of Linux fails in several lines; the page's path is printed in any case.
+    screen = sys.platform != "linux" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    if open and screen and not quiet and demos[what] != FORGET_DEMO:
+        import click
+
+        click.launch(str(result.report))
+    return result
 
 
 def inspect(
-    folder: Path | str, *, tables: bool = False, tokenizer: str | None = None, **columns: Any
+    folder: Path | str, *, tables: bool = False, tokenizer: str | None = None,
+    all: bool = False, **columns: Any  # noqa: A002
 ) -> Any:  # fmt: skip
     """
     Args:
         folder: a benchmark or a run; or notes: a table, FHIR, XML, a folder of them or of text files, hub:org/name
         tables: sizes, lengths and splits of a benchmark, as AMNESIA's Tables 1, 4, 5
         tokenizer: count the tokens of this folder, run or hub id in the tables; none: words
+        all: of an audit also its settings and every measure
     """
     from medunlearn.data.benchmark import MANIFEST
     from medunlearn.data.storage import read_json
+    from medunlearn.study.result_views import benchmark_view, description_view, run_view
 
     where, sized = Path(folder), tables or tokenizer is not None
     if (where / MANIFEST).exists():
         benchmark = api.load(where)
-        return (benchmark, api.inspect(benchmark, tokenizer=tokenizer)) if sized else benchmark
+        if sized:
+            return description_view(benchmark, api.inspect(benchmark, tokenizer=tokenizer))
+        return benchmark_view(benchmark)
     if sized:
         raise InputError(
             f"{where} is not a benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks."
         )
     if (where / "run.json").exists():
-        return read_json(where / "run.json")
+        return run_view(read_json(where / "run.json"), where, whole=all)
     from medunlearn.notes.note_inspection import inspect_notes
 
     try:
@@ -125,8 +140,9 @@ def keywords(
         out: the Parquet file; none: keywords/ in the benchmark folder
     """
     from medunlearn.metrics.leakage.keywords import keywords
+    from medunlearn.study.result_views import keywords_view
 
-    return keywords(api.load(benchmark), extractor=extractor, out=out, quiet=quiet)
+    return keywords_view(keywords(api.load(benchmark), extractor=extractor, out=out, quiet=quiet), extractor)
 
 
 def plan_training(
@@ -241,7 +257,7 @@ def find_identifiers(
     """
     from medunlearn.audit.identifiers.search import read_source
     from medunlearn.audit.identifiers.sensitive_judge import plan_sensitive
-    from medunlearn.audit.judge import audit_judge
+    from medunlearn.audit.judge import JudgePreview, audit_judge
     from medunlearn.config import check
     from medunlearn.config.audit import IdentifierSettings
 
@@ -255,13 +271,13 @@ def find_identifiers(
     source: dict[str, Any] = {"data_use": search.data_use, "records": search.records}
     judge = audit_judge(str(llm), model, search.folder, **source, **options)
     if dry_run:
-        return plan_sensitive(search.outputs, search.records, checked, judge), judge.decision
+        return JudgePreview(plan_sensitive(search.outputs, search.records, checked, judge), judge.decision)
     return search.run(judge)
 
 
 def review_identifiers(
     folder: Path, *, out: Path, limit: int = 200, least_rouge: float = 0.2, seed: int = 0
-) -> Any:
+) -> ResultView:
     """
     Args:
         folder: folder that `audit identifiers find` wrote, or an audit with --identifiers
@@ -279,24 +295,36 @@ def review_identifiers(
     refuse_sheet(Path(out))
     sampling: dict[str, Any] = {"number": limit, "least_rouge": least_rouge, "seed": seed}
     if is_audit(Path(folder)) and not (Path(folder) / FILE).exists():
-        return review_audit(Path(folder), Path(out), **sampling)
-    return IdentifierSearch.open(Path(folder)).review(Path(out), **sampling)
+        return _sheet(review_audit(Path(folder), Path(out), **sampling))
+    return _sheet(IdentifierSearch.open(Path(folder)).review(Path(out), **sampling))
 
 
-def correct_identifiers(folder: Path, sheets: Sequence[Path] = ()) -> Any:
+def _sheet(path: Path, **facts: int) -> ResultView:
+    """The place of a sheet for people, and the number of its parts."""
+    numbers = "".join(f" {number} {what};" for what, number in facts.items())
+    return ResultView(
+        {"sheet": str(path), **facts},
+        notes=[f"{path}:{numbers} it holds text of records; keep it where those may be"],
+    )
+
+
+def correct_identifiers(folder: Path, sheets: Sequence[Path] = ()) -> ResultView:
     """
     Args:
         folder: folder of the review
         sheets: sheets that were filled in; none: the folder's
     """
+    from medunlearn.audit.identifiers.recall import share_table
     from medunlearn.audit.identifiers.review import read_review
 
-    return read_review(Path(folder), list(map(Path, sheets)))
+    counts = read_review(Path(folder), list(map(Path, sheets)))
+    columns = ("kind", "found", "confirmed", "rejected", "open", "missed", "corrected")
+    return ResultView(counts, [share_table("corrected counts", counts, columns)])
 
 
 def detector_recall(
     *, detector: Sequence[str] = ("patterns",), labelled: str | None = None, synthetic: int = 200, seed: int = 0
-) -> Any:
+) -> ResultView:
     """
     Args:
         detector: patterns, presidio, tagger:FOLDER, gliner:FOLDER, module:Class; several (a,b): also together
@@ -306,7 +334,12 @@ def detector_recall(
     """
     from medunlearn.audit.identifiers.detectors import cached, make_detector, parts_of
     from medunlearn.audit.identifiers.labelled_notes import half_of, invented_notes, labelled_texts
-    from medunlearn.audit.identifiers.recall import detector_overlap, detector_recall, recall_by_style
+    from medunlearn.audit.identifiers.recall import (
+        detector_overlap,
+        detector_recall,
+        recall_by_style,
+        recall_view,
+    )
 
     if not 2 <= synthetic <= 8000:
         raise ConfigError(["--synthetic must be from 2 to 8000"])
@@ -317,7 +350,7 @@ def detector_recall(
     versions = {name: part.version for name, part in detectors.items()}
     half = half_of(labelled or "")
     styles = None if half is None else recall_by_style(united, half)
-    return tables, versions, detector_overlap(united, texts), styles, len(texts)
+    return recall_view(tables, versions, detector_overlap(united, texts), styles, len(texts))
 
 
 def find_kinds(
@@ -330,6 +363,7 @@ def find_kinds(
         corpus: PATH or NAME=PATH: count set phrases in the whole corpus; repeatable
     """
     from medunlearn.audit.audit_tables import read_tables
+    from medunlearn.audit.judge import JudgePreview
     from medunlearn.audit.kinds.kind_summary import find_kinds, kind_settings, kinds_judge
     from medunlearn.audit.kinds.sorting import plan_kinds
 
@@ -338,11 +372,11 @@ def find_kinds(
     folder, checked = Path(audit), kind_settings(Path(audit), settings)
     judge = None if llm is None else kinds_judge(folder, str(llm), model, **options)
     if judge is not None and dry_run:
-        return plan_kinds(read_tables(folder), checked, judge), judge.decision
+        return JudgePreview(plan_kinds(read_tables(folder), checked, judge), judge.decision)
     return find_kinds(folder, checked, corpora=list(corpus), judge=judge, quiet=quiet)
 
 
-def review_kinds(audit: Path, *, out: Path, limit: int | None = None, seed: int = 0) -> Any:
+def review_kinds(audit: Path, *, out: Path, limit: int | None = None, seed: int = 0) -> ResultView:
     """
     Args:
         out: the CSV
@@ -354,7 +388,8 @@ def review_kinds(audit: Path, *, out: Path, limit: int | None = None, seed: int 
 
     _refuse_zero(limit)
     folder = Path(audit)
-    return Path(out), span_sheet(read_tables(folder), settings_of(folder), Path(out), sample=limit, seed=seed)
+    spans = span_sheet(read_tables(folder), settings_of(folder), Path(out), sample=limit, seed=seed)
+    return _sheet(Path(out), spans=spans)
 
 
 def correct_kinds(audit: Path, sheets: Sequence[Path]) -> Any:
@@ -371,9 +406,12 @@ def correct_kinds(audit: Path, sheets: Sequence[Path]) -> Any:
     return KindSummary.open(folder)
 
 
-def export(source: Path | str, **options: Any) -> Path:
+def export(source: Path | str, **options: Any) -> ResultView:
     """:func:`medunlearn.api.export`, which asks at a terminal before it pushes a model of unrecorded data."""
-    return api.export(source, **options, confirm=_confirm if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    confirm = _confirm if sys.stdin.isatty() and sys.stderr.isatty() else None
+    folder, push = api.export(source, **options, confirm=confirm), options.get("push")
+    place = f"{folder}: model and tokenizer" + (f", pushed to {push}" if push else "")
+    return ResultView({"folder": str(folder), "pushed": push}, notes=[place])
 
 
 def _confirm(question: str) -> bool:
@@ -382,23 +420,23 @@ def _confirm(question: str) -> bool:
     return click.confirm(question, err=True)
 
 
-def listed(what: str, name: str | None = None) -> Any:
+def listed(what: str, name: str | None = None) -> ResultView:
     """
     Args:
         what: methods, measures, attacks, benchmarks, sources, papers, exhibits, tasks or presets
         name: one of them: everything about it
     """
-    from medunlearn.cli.listing import TABLES
+    from medunlearn.cli.listing import TABLES, list_view, named_view
 
     if what not in TABLES:
         raise UnknownNameError("list", what, TABLES)
     rows = TABLES[what]()
     if name is None:
-        return what, rows
+        return list_view(what, rows)
     own = [row for row in rows if row["name"] == name]
     if not own:
         raise UnknownNameError(what.removesuffix("s"), name, [row["name"] for row in rows])
-    return name, own
+    return named_view(name, own)
 
 
 def _refuse_zero(limit: int | None) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from medunlearn.cli.output import Output, handle_errors
-from medunlearn.cli.verbs import SHOW
+from medunlearn.cli.output import Output, handle_errors, view_of
 from medunlearn.config.experiments import refuse_file_of_other_verb
 from medunlearn.config.fields import Flag, flags_of, options_model, positionals
 from medunlearn.config.reading import as_value, check, merge, read_yaml, with_server
 from medunlearn.config.settings import Settings
 from medunlearn.errors import ConfigError, nearest
 from medunlearn.registry import load
+from medunlearn.result_view import ResultView
 from medunlearn.verb import Verb
 
 SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}
@@ -69,7 +69,7 @@ class Generated(click.Command):
 
     @cached_property
     def shower(self) -> Any:
-        return load(self.verb.show or f"{SHOW}:{self.verb.name}")
+        return load(self.verb.show) if self.verb.show else view_of
 
     @cached_property
     def models(self) -> list[list[type[Settings]]]:
@@ -83,7 +83,7 @@ class Generated(click.Command):
     @cached_property
     def own_options(self) -> type[Settings]:
         """Flags that only change the printed output."""
-        return _options(self.shower, (*HIDDEN, "result", "output", *self.options.model_fields, *self.setting_flags))
+        return _options(self.shower, (*HIDDEN, "result", *self.options.model_fields, *self.setting_flags))
 
     @cached_property
     def arguments(self) -> list[inspect.Parameter]:
@@ -253,15 +253,17 @@ class Generated(click.Command):
         function = load(self.verb.run) if self.verb.run else self.function
         result = function(**values, **more)
         names = inspect.signature(self.shower).parameters
-        self.shower(result, output, **options, **{key: values[key] for key in names if key in values})
+        output.show(self.shower(result, **options, **{key: values[key] for key in names if key in values}))
 
     def _plan(self, values: dict[str, Any], output: Output, every: dict[str, bool]) -> None:
         plan = load(self.verb.plan)
         if not self.verb.out or every:
-            load(f"{SHOW}_plans:{self.verb.name}")(plan(**values), output, **every)
+            output.show(plan(**values).view(**every))
             return
         settings = {key: value for key, value in values.items() if key.partition(".")[0] in self.setting_flags}
-        load(f"{SHOW}_plans:estimates")(plan(with_server(settings), Path(values["out"])), output)
+        plans = plan(with_server(settings), Path(values["out"]))
+        lines = [*(f"{name}: {cost}" for name, cost in plans.items()), "Nothing was sent."]
+        output.show(ResultView({name: cost.to_json() for name, cost in plans.items()}, notes=lines))
 
     def usage(self) -> str:
         names = [(p, f"{p.name.upper()}..." if _many(p) else p.name.upper()) for p in self.arguments]

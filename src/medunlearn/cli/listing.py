@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from importlib import import_module
@@ -12,6 +13,7 @@ from medunlearn.errors import InputError
 from medunlearn.paper import Paper, own_papers, paper_of, paper_targets
 from medunlearn.ranges import range_text
 from medunlearn.registry import choices_of, names, ranges_of
+from medunlearn.reports.view import ResultView, plain_table
 
 Rows = list[dict[str, str]]
 CORPUS = ("audit MODEL CORPUS", "medunlearn.sources.corpus")
@@ -220,3 +222,22 @@ def _about(described: Any) -> str:
 def _about_module(target: str) -> str:
     """The first paragraph of a module's docstring, or else its name."""
     return _about(import_module(target.partition(":")[0])) or target
+
+
+def list_view(what: str, rows: list[dict[str, str]]) -> ResultView:
+    """Names, each with its first sentence."""
+    if not rows:
+        return ResultView(rows)
+    table = plain_table(("name", "what"), [(row["name"], first_sentence(row["what"])) for row in rows], what)
+    return ResultView(rows, [table, f"Everything about one of them: medunlearn list {what} NAME; as data: --json."])
+
+
+def named_view(name: str, rows: list[dict[str, str]]) -> ResultView:
+    """Everything about one name."""
+    facts = ([f"{key}: {text}" for key, text in row.items() if key != "name" and text] for row in rows)
+    return ResultView(rows, [line for own in facts for line in (name, *own)])
+
+
+def first_sentence(text: str) -> str:
+    """A text up to the end of its first sentence."""
+    return re.split(r"\.(?= [A-Z]|$)", text, maxsplit=1)[0]

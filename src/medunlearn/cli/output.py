@@ -6,7 +6,7 @@ import errno
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +16,14 @@ import click
 
 from medunlearn.cli.launch import end_together, rank_zero_output, several
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.terminal import printable, terminal_width, with_interval, wrapped
+from medunlearn.terminal import printable, terminal_width
 from medunlearn.training.interrupt import terminable
 
 if TYPE_CHECKING:
-    from medunlearn.reports.blocks import Table
-    from medunlearn.reports.view import ResultView
+    from medunlearn.reports.blocks import Block
+    from medunlearn.result_view import ResultView
 
 INTERRUPTED = 130
-Row = Mapping[Any, Any]
-
-
-def near(path: str | Path) -> str:
-    """A path as the user would type it: relative to the working folder if inside it."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here) if Path(path).is_relative_to(here) else path)
 
 
 def handle_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,6 +78,12 @@ def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
     return (error if isinstance(error, MedunlearnError) else _os_error(error)).exit_code
 
 
+def view_of(result: Any) -> ResultView:
+    """The view of a result that brings its own."""
+    view: ResultView = result.view()
+    return view
+
+
 @dataclass(frozen=True)
 class Output:
     """Printer of a command: tables on standard output, progress on standard error, or JSON only."""
@@ -97,79 +96,36 @@ class Output:
         if not self.quiet:
             print(f"> {printable(line)}", file=sys.stderr, flush=True)
 
-    def line(self, *lines: str, whole: bool = False) -> None:
-        """Print paragraphs, broken between words where someone reads them on a terminal.
+    def show(self, view: ResultView) -> None:
+        """Print a result: warnings, blocks and notes; or its data as JSON.
 
-        Args:
-            whole: lines are not broken, so a path in one can be copied.
+        Raises:
+            MedunlearnError: a part of the result is missing.
         """
-        if self.quiet or self.json:
-            return
-        width = None if whole else terminal_width()
-        for line in lines:
-            for part in printable(line).split("\n"):
-                print("\n".join(wrapped(part, width)) if width else part)
-
-    def warn(self, lines: Iterable[str]) -> None:
-        self.line(*(f"WARNING: {line}" for line in lines))
-
-    def data(self, value: Any) -> bool:
-        """Print JSON if requested and return whether it was; a callable is evaluated only then."""
         if self.json:
-            value = value() if callable(value) else value
-            print(printable(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json)))
-        return self.json
+            data = view.data() if callable(view.data) else view.data
+            print(printable(json.dumps(data, indent=2, ensure_ascii=False, default=_as_json)))
+        elif not self.quiet:
+            for block in (*(f"WARNING: {line}" for line in view.warnings), *view.blocks):
+                self.block(block)
+            for note in view.notes:
+                self.say(note)
+        if view.failure:
+            raise MedunlearnError(view.failure)
 
-    def table(self, title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a title above a table."""
-        from medunlearn.reports.view import plain_table
+    def block(self, block: Block | str | None) -> None:
+        """Print a block of a report, broken between words where someone reads it on a terminal."""
+        from medunlearn.reports.terminal_blocks import block_lines
 
-        if not (self.quiet or self.json):
-            self.block(title, plain_table(columns, rows))
-
-    def block(self, title: str, table: Table) -> None:
-        """Print a table of a report: one line a row, except on a terminal too narrow for it."""
-        from medunlearn.reports.terminal_table import table_lines
-
-        if self.quiet or self.json:
-            return
-        head, *rows = table_lines(table, terminal_width())
-        bold = click.style if sys.stdout.isatty() else lambda text, **_: text
-        lines = [*([bold(printable(title), bold=True)] if title else []), bold(head, bold=True), *rows]
-        print("\n".join(lines) + "\n", flush=True)
-
-    def frame(self, title: str, rows: Any, columns: Mapping[str, Any] | Iterable[str]) -> None:
-        """Print a DataFrame or records.
-
-        Args:
-            columns: names of fields; or heading -> name of a field, or a function of the row.
-        """
-        lines = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        fields = columns if isinstance(columns, Mapping) else {name: name for name in columns}
-        cells = fields.values()
-        self.table(
-            title, fields, [[row[cell] if isinstance(cell, str) else cell(row) for cell in cells] for row in lines]
-        )
-
-    def view(self, view: ResultView) -> None:
-        """Print a view's tables, then its sentences."""
-        for title, table in view.tables:
-            self.block(title, table)
-        self.line(*view.lines)
+        if block:
+            bold = functools.partial(click.style, bold=True) if sys.stdout.isatty() else str
+            print("\n".join(block_lines(block, terminal_width(), bold)), flush=True)
 
 
 def _as_json(value: Any) -> Any:
-    """A record as a dictionary of its fields; other non-JSON values as text."""
+    """A record as a dictionary of its fields, a DataFrame as rows with missing values as null, the rest as text."""
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):
+        plain = value.astype(object)
+        rows = plain.where(plain.notna(), None).to_dict("records")
+        return [{str(key): item for key, item in row.items()} for row in rows]
     return value.as_dict() if hasattr(value, "as_dict") else str(value)
-
-
-def difference(row: Row) -> str:
-    """A row's ``difference`` with its interval ``low`` to ``high``."""
-    return with_interval(row, "difference")
-
-
-def records(table: Any) -> list[dict[str, Any]]:
-    """A DataFrame's rows for JSON, with missing values as null."""
-    plain = table.astype(object)
-    rows = plain.where(plain.notna(), None).to_dict("records")
-    return [{str(key): value for key, value in row.items()} for row in rows]

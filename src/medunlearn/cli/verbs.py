@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from medunlearn.paper import Paper, find_paper, installed_papers, own_papers, paper_targets
 from medunlearn.verb import Verb
 
-CALLS, SHOW, CONFIG = "medunlearn.cli.calls", "medunlearn.cli.show", "medunlearn.config"
-AUDITS, IDENTIFIERS, REQUESTS = f"{SHOW}_audits", "audit identifiers", f"{SHOW}_requests"
+CALLS, CONFIG, IDENTIFIERS = "medunlearn.cli.calls", "medunlearn.config", "audit identifiers"
+RESULTS, RUNS = "medunlearn.study.result_views", "medunlearn.study.run_views"
 LLM = (
     "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/servers.md. --llm rehearsal "
     "asks none: answers are drawn at random, and decide nothing."
@@ -42,7 +41,6 @@ _VERBS = (
         "tables tokenizer patient_column text_column same_person",
         f"{CONFIG}.clinical_notes:NoteColumnFields",
         call=f"{CALLS}:inspect",
-        show=f"{SHOW}_folders:inspect",
     ),
     Verb(
         "train",
@@ -54,6 +52,7 @@ _VERBS = (
         plan=f"{CALLS}:plan_training",
         plan_flag="plan",
         out=True,
+        show=f"{RUNS}:train_view",
     ),
     Verb(
         "adopt",
@@ -64,6 +63,7 @@ _VERBS = (
         "Nothing is trained, and the weights are not copied: files are hashed, and a file that changes is noticed. "
         "`unlearn`, `evaluate` and `attack` take such a folder as it is, too.",
         out=True,
+        show=f"{RUNS}:adopt_view",
     ),
     Verb(
         "forget",
@@ -74,7 +74,6 @@ _VERBS = (
         f"{CONFIG}:ForgetSettings",
         "case/ holds no text, name or id of the patient; case-model/ is the new model; case-work/ holds notes. "
         "Given again, it goes on where it was cut off (docs/forget.md).",
-        show=f"{REQUESTS}:forget",
         plan=f"{CALLS}:plan_request",
         plan_flag="plan",
     ),
@@ -90,6 +89,7 @@ _VERBS = (
         plan=f"{CALLS}:plan_unlearning",
         plan_flag="plan",
         out=True,
+        show=f"{RUNS}:unlearn_view",
     ),
     Verb(
         "evaluate",
@@ -104,6 +104,7 @@ _VERBS = (
         "are unscored.",
         plan=f"{CALLS}:plan_evaluation",
         plan_flag="plan",
+        show=f"{RESULTS}:evaluate_view",
     ),
     Verb(
         "score",
@@ -112,6 +113,7 @@ _VERBS = (
         "measures split benchmark",
         notes="Rows of these measures are replaced in scores.parquet; other measures stay.",
         call="medunlearn.study.rescore:score",
+        show=f"{RESULTS}:score_view",
     ),
     Verb(
         "attack",
@@ -123,7 +125,7 @@ _VERBS = (
         "documents that no model is trained on. --attacks battery runs all that try to bring back what was "
         "forgotten, quick a short choice of them; with --against runs/retrained and --out page/ the page shows "
         "what comes back (docs/measure.md).",
-        show=f"{SHOW}_attacks:attack",
+        show=f"{RESULTS}:attack_view",
     ),
     Verb(
         "utility",
@@ -144,7 +146,7 @@ _VERBS = (
         "Also: audit identifiers, audit kinds, audit diagnosis. Further steps can be asked of an audit that is "
         "done: --identifiers --kinds --options questions.jsonl --encoder FOLDER.",
         call=f"{CALLS}:audit",
-        show=f"{AUDITS}:audit",
+        show="medunlearn.audit.audit_view:audit_view",
         out=True,
     ),
     Verb(
@@ -155,7 +157,6 @@ _VERBS = (
         f"{CONFIG}.audit:IdentifierSettings",
         f"{LLM} Examples are masked; the tables written hold text of records.",
         f"{CALLS}:find_identifiers",
-        f"{AUDITS}:identifiers",
     ),
     Verb(
         f"{IDENTIFIERS} review",
@@ -165,14 +166,12 @@ _VERBS = (
         notes="The sheet holds text of records. Write yes or no into `label`, and into `missed` of a response's "
         "first row what was missed, as `kind: value; kind: value`.",
         call=f"{CALLS}:review_identifiers",
-        show=f"{AUDITS}:sheet",
     ),
     Verb(
         f"{IDENTIFIERS} corrected",
         "Counts as the reviewers correct them, with precision and recall of what was found.",
         "sheet/",
         call=f"{CALLS}:correct_identifiers",
-        show=f"{AUDITS}:corrected",
     ),
     Verb(
         f"{IDENTIFIERS} recall",
@@ -181,7 +180,6 @@ _VERBS = (
         "detector labelled synthetic",
         notes="Without a file, invented notes are labelled text; on real notes a detector finds less.",
         call=f"{CALLS}:detector_recall",
-        show=f"{AUDITS}:recall",
     ),
     Verb(
         "audit kinds find",
@@ -191,7 +189,6 @@ _VERBS = (
         f"{CONFIG}.audit:KindSettings",
         LLM,
         f"{CALLS}:find_kinds",
-        f"{AUDITS}:kinds",
     ),
     Verb(
         "audit kinds review",
@@ -200,14 +197,12 @@ _VERBS = (
         "out limit",
         notes="The sheet is blind and holds text of records. Write a kind, or `unclear`, into `kind`.",
         call=f"{CALLS}:review_kinds",
-        show=f"{AUDITS}:sheet",
     ),
     Verb(
         "audit kinds corrected",
         "Read what people filled in, and compare rules and judge with it.",
         "runs/audit sheet.csv",
         call=f"{CALLS}:correct_kinds",
-        show=f"{AUDITS}:kinds",
     ),
     Verb(
         "judge",
@@ -226,6 +221,7 @@ _VERBS = (
         "runs/labels --limit 100 --out sheet/",
         "out limit",
         notes="The page and the CSV ask the same; use either. They hold text of records.",
+        show=f"{RESULTS}:annotate_view",
     ),
     Verb(
         "agree",
@@ -241,7 +237,6 @@ _VERBS = (
         f"{CONFIG}:ExperimentSettings|{CONFIG}.experiments:AdaptationSettings",
         "Every stage is kept; given again, the command does only what is not done. A file that names a paper is an "
         "experiment of that paper's own: a model adapted step by step, and audited after each.",
-        show=f"{SHOW}:view",
         plan="medunlearn.api:plan",
         file=True,
     ),
@@ -274,7 +269,7 @@ _VERBS = (
         "runs/audit runs/audit-base --relations relations.yaml --out report/; two sweeps: medunlearn report "
         "sweep-a/ sweep-b/ --out versus/ --tables tex,csv --figures svg",
         "out benchmark split title tables figures show_text",
-        run="medunlearn.papers.reporting:report_content",
+        run="medunlearn.papers.reporting:report_view",
     ),
     Verb(
         "export",
@@ -305,7 +300,7 @@ _VERBS = (
         notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables "
         "and stores are read; weights are told by their run's training, tokenizers by strings. Files of other "
         "formats, such as archives, are listed as unread. Nothing is changed.",
-        show=f"{REQUESTS}:verify",
+        show=f"{RUNS}:verify_view",
     ),
     Verb(
         "case key",
@@ -314,7 +309,6 @@ _VERBS = (
         "out",
         notes="The private key and pseudonyms.key stay with you; give OUT.pub to whoever checks a case. Nothing is "
         "overwritten: a second key in the same folder has the same secret, so that earlier patients can be told.",
-        show=f"{REQUESTS}:case_key",
     ),
     Verb(
         "case timestamp",
@@ -324,7 +318,6 @@ _VERBS = (
         "url command authority",
         notes="The SHA-256 of the signed statement and a random number are sent, nothing else. The reply's "
         "signature is always checked; whose certificate signed it, only with --authority.",
-        show=f"{REQUESTS}:case_timestamp",
     ),
     Verb(
         "case letter",
@@ -334,7 +327,6 @@ _VERBS = (
         notes="One page with the verdict in plain words, what was tested, and the dates of the law; names are gaps "
         "to fill in. It says that records were removed only if the verdict is deleted. A case that differs from "
         "its signature gets no letter.",
-        show=f"{REQUESTS}:case_letter",
     ),
     Verb(
         "case purge",
@@ -345,7 +337,6 @@ _VERBS = (
         notes="A file is deleted as a whole, with what it holds of others. Files outside of the folders and behind "
         "links stay, and so do unread ones, which are listed. The exit code is 1 if a file that was to be deleted "
         "is still there.",
-        show=f"{REQUESTS}:case_purge",
     ),
     Verb(
         "list",
@@ -353,7 +344,6 @@ _VERBS = (
         "of language models, or presets; with a name, everything about one of them.",
         "methods; one of them: medunlearn list attacks relearning",
         call=f"{CALLS}:listed",
-        show=f"{SHOW}:listing",
     ),
 )
 _OWN: Mapping[tuple[str, ...], Verb] = {tuple(verb.words.split()): verb for verb in _VERBS}
@@ -396,15 +386,14 @@ def build_verb(paper: Paper, name: str) -> Verb:
         "|".join(way.settings for way in paper.builds if way.settings),
         LLM if "llm" in paper.first.split() else "",
         f"medunlearn.build:{name}",
-        f"{SHOW}:build",
+        f"{RESULTS}:build_view",
         plan=next((way.plan for way in paper.builds if way.plan), ""),
         out=True,
     )
 
 
 def _verbs_of(paper: Paper) -> list[Verb]:
-    own = [replace(verb, show=verb.show or f"{SHOW}:view") for verb in paper.verbs]
-    return [build_verb(paper, paper.name), *own] if paper.builds else own
+    return [build_verb(paper, paper.name), *paper.verbs] if paper.builds else [*paper.verbs]
 
 
 GROUPS: Mapping[tuple[str, ...], str] = {

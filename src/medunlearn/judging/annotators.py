@@ -19,6 +19,7 @@ from medunlearn.judging.panel_tables import JudgePanel, Votes
 from medunlearn.judging.rater_agreement import agreement_row
 from medunlearn.judging.sections import people_words
 from medunlearn.judging.sheet import write_sheet
+from medunlearn.reports.view import ResultView
 from medunlearn.statistics.agreement import confusion, fleiss_kappa
 from medunlearn.statistics.bootstrap import bootstrap_mean
 
@@ -123,6 +124,10 @@ class PeopleAgreement:
     agreement: pd.DataFrame
     confusion: pd.DataFrame
     words: str
+
+    def view(self) -> ResultView:
+        """Both tables in words."""
+        return ResultView({"agreement": self.agreement, "confusion": self.confusion}, [self.words])
 
 
 def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:

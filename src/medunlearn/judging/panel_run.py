@@ -42,7 +42,9 @@ from medunlearn.llm.faults import next_step
 from medunlearn.llm.guard import Decision
 from medunlearn.llm.requests import UNFINISHED
 from medunlearn.llm.store import Store
+from medunlearn.llm.usage import in_money
 from medunlearn.reports.blocks import Section
+from medunlearn.reports.view import ResultView, plain_table
 from medunlearn.results.runs import Recording, Run
 
 LABEL = {
@@ -114,6 +116,12 @@ class JudgingRun:
     def words(self) -> str:
         """Its tables as Markdown."""
         return (self.run.folder / WORDS).read_text(encoding="utf-8")
+
+    def view(self) -> ResultView:
+        """Its tables in words, and their place."""
+        place = f"{self.run.folder}: judged.md, and its tables as Parquet"
+        data = {"folder": str(self.run.folder), **self.run.info["results"]}
+        return ResultView(data, [self.words], notes=[place])
 
     def sections(self) -> list[Section]:
         """Its tables for a report, including agreement with people if its cases have human labels."""
@@ -206,6 +214,17 @@ class JudgingPlan:
 
     estimates: Mapping[str, CostEstimate]
     decisions: Mapping[str, Decision]
+
+    def view(self) -> ResultView:
+        """Requests, tokens and money of each judge."""
+        rows, data = [], {}
+        for name, cost in self.estimates.items():
+            data[name] = {"estimate": cost.to_json(), "guard": self.decisions[name].to_json()}
+            money = "no price" if cost.most.money is None else f"at most {in_money(cost.most.money)}"
+            rows.append((name, cost.requests, cost.stored, cost.likely.tokens, cost.most.tokens, money))
+        columns = ("judge", "requests", "need none", "likely tokens", "at most", "money")
+        reasons = dict.fromkeys(decision.reason for decision in self.decisions.values())
+        return ResultView(data, [plain_table(columns, rows, "Nothing was sent."), *reasons])
 
 
 def plan(

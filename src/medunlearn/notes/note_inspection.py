@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,8 @@ from medunlearn.audit.identifiers.declared import column_values, identifier_colu
 from medunlearn.audit.identifiers.kinds import kind_of
 from medunlearn.audit.identifiers.same_person import Pair, People, read_same_person
 from medunlearn.config.clinical_notes import NoteColumnFields
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.view import ResultView, plain_table
 from medunlearn.sources.note_fields import NoteFields
 from medunlearn.sources.patient_notes import PatientNotes, read_patient_notes
 from medunlearn.sources.text_encodings import encoding_of_file, ending_of
@@ -22,6 +24,7 @@ from medunlearn.sources.text_encodings import encoding_of_file, ending_of
 _KINDS = ("resource", "category", "note_type", "document_type", "note_title", "note_type_concept_id")
 """Columns that say what kind of document a note is."""
 _TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".text", ".md")
+MOST_ROWS = 40
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -68,6 +71,32 @@ class NoteInspection:
         )
         counts = Counter(ending_of(file) or "no ending" for file in others)
         return ", ".join(f"{n} {ending}" for ending, n in counts.most_common()) or "none"
+
+    def view(self) -> ResultView:
+        """Counts, columns, notes that were left out, and ids that may be one person's."""
+
+        def blocks() -> Iterator[Block | str]:
+            yield plain_table(("what", "count"), self.counts.items(), "notes")
+            yield plain_table(("field", "column"), self.fields.items(), "columns")
+            if self.read.excluded:
+                yield plain_table(("reason", "notes"), self.read.excluded.items(), "left out")
+            if self.read.bad_rows:
+                rows = self.read.bad_rows[:MOST_ROWS]
+                yield plain_table(("place", "reason"), rows, "rows that cannot be read")
+            for column, counts in self.kinds.items():
+                kinds = [*counts.items()][:MOST_ROWS]
+                yield plain_table((column, "notes"), kinds, f"kinds of documents, by {column}")
+            heads = ("column", "kind", "notes with one", "in their texts")
+            yield plain_table(heads, self.identifiers, "identifiers by column")
+            if self.doubles:
+                pairs = [(one, other, ", ".join(why)) for one, other, why in self.doubles]
+                yield plain_table(("id", "other id", "why"), pairs[:MOST_ROWS], "ids that may be one person's")
+                yield (
+                    f"{len(pairs):,} pairs. --same-person FILE says which are one person's (her ids in a line) and "
+                    "which are not (an id alone); `audit` joins them, and `forget` takes all of hers."
+                )
+
+        return ResultView(self.facts, blocks())
 
     @property
     def fields(self) -> dict[str, str]:

@@ -38,6 +38,19 @@ def report_content(
     return view, write_report(report, page, **formats)
 
 
+def report_view(
+    runs: Sequence[Run | Path | str],
+    out: Path | str,
+    benchmark: Benchmark | Path | str | None = None,
+    split: str | None = None,
+    relations: Path | None = None,
+    **options: Any,
+) -> ResultView:
+    """A report for the terminal, with the place of its page; arguments as in :func:`medunlearn.api.report`."""
+    view, page = report_content(runs, out, benchmark, split, relations, **options)
+    return replace(view, data={"report": str(page), **view.data}, notes=[f"report: {page}"])
+
+
 def _words(names: str | Sequence[str]) -> tuple[str, ...]:
     """Names with commas, or a list of them."""
     parts = [names] if isinstance(names, str) else names

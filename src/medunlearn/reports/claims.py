@@ -8,13 +8,12 @@ or a single training seed, decide nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from medunlearn.reports.blocks import Cell, Statement, Table, Text, blocks
 from medunlearn.reports.formatting import ABSENT, interval, signed
-from medunlearn.reports.view import ResultView
 from medunlearn.statistics.intervals import MIN_SUBJECTS, holm
 
 Verdict = Literal["holds", "does not hold", "open", "not measurable"]
@@ -281,41 +280,6 @@ def comparisons(findings: Sequence[Finding]) -> str:
 def verdicts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Name and verdict of each finding."""
     return [{"finding": finding.name, "verdict": finding.verdict} for finding in findings]
-
-
-def findings_view(data: Mapping[str, Any], text: str | None, broken: Sequence[str]) -> ResultView:
-    """A report's findings for the terminal.
-
-    Args:
-        broken: warnings about broken models.
-    """
-    of_broken = {"broken": list(broken)} if broken else {}
-    return ResultView({**data, **of_broken}, lines=[text] if text else [], warnings=broken)
-
-
-def findings_text(findings: Sequence[Finding], by: str = "") -> str:
-    """Findings as terminal text: verdict and counts, then every case, or counts by the label ``by``."""
-    lines: list[str] = []
-    for finding in findings:
-        context = f" ({finding.context})" if finding.context else ""
-        lines += [f"{finding.verdict.upper()}: {finding.claim}{context}", f"  {finding.summary}"]
-        lines += [f"  {line}" for line in (_counts_by(finding, by) if by else map(_case_text, finding.cases))]
-        lines += [f"  Rule: {finding.rule}", ""]
-    lines.append(comparisons(findings))
-    return "\n".join(lines).rstrip() + "\n" if any(lines) else ""
-
-
-def _case_text(case: Case) -> str:
-    where = ", ".join(text for text in case.labels.values() if text)
-    return f"{where}: {case.verdict}; {case.says}; " + "; ".join(map(str, case.evidence))
-
-
-def _counts_by(finding: Finding, label: str) -> Iterator[str]:
-    """``NPO: 3 for, 0 against, 1 open`` for every value of a label."""
-    for value in dict.fromkeys(case.labels.get(label, "") for case in finding.cases):
-        counts = _counts([case for case in finding.cases if case.labels.get(label, "") == value])
-        missing = counts[OPEN] + counts[NOT_MEASURABLE]
-        yield f"{value}: {counts[HOLDS]} for, {counts[FAILS]} against, {missing} open"
 
 
 def _counts(cases: Sequence[Case]) -> dict[Verdict, int]:

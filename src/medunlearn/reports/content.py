@@ -10,7 +10,8 @@ import pandas as pd
 
 from medunlearn.data.origins import Provenance
 from medunlearn.reports.blocks import Block, Cell, Section
-from medunlearn.reports.claims import Finding, findings_text, findings_view, verdicts
+from medunlearn.reports.claims import Finding
+from medunlearn.reports.finding_blocks import findings_view
 from medunlearn.reports.provenance import with_provenance
 from medunlearn.reports.view import ResultView
 
@@ -231,9 +232,7 @@ class ReportContent:
 
     def view(self) -> ResultView:
         """The paper's findings, for the terminal; a report of single runs may be about none."""
-        data = {"findings": verdicts(self.paper.findings)} if self.paper.findings else {}
-        view = findings_view(data, findings_text(self.paper.findings), self.broken)
-        return with_provenance(view, self.provenance, self.extractor)
+        return with_provenance(findings_view(self.paper.findings, self.broken), self.provenance, self.extractor)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples to show, forget before retain; empty unless ``show_text``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from medunlearn.reports.blocks import Block, Table, Text
-from medunlearn.reports.claims import NOT_MEASURABLE, Finding, statements
-from medunlearn.reports.view import plain_table
+from medunlearn.reports.claims import NOT_MEASURABLE, Finding, statements, verdicts
+from medunlearn.reports.view import ResultView, plain_table
 
 
 def measured(findings: Sequence[Finding]) -> list[Finding]:
@@ -39,3 +39,14 @@ def findings_table(findings: Sequence[Finding]) -> Table | None:
         for finding in measured(findings)
     ]
     return plain_table(("Verdict", "Finding", "Cases"), rows) if rows else None
+
+
+def findings_view(findings: Sequence[Finding], broken: Sequence[str]) -> ResultView:
+    """The findings with their cases, as on the page, for the terminal.
+
+    Args:
+        broken: warnings about broken models.
+    """
+    data = {"findings": verdicts(findings)} if findings else {}
+    of_broken = {"broken": list(broken)} if broken else {}
+    return ResultView({**data, **of_broken}, findings_blocks(findings), broken)

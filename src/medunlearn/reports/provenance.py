@@ -38,7 +38,7 @@ from medunlearn.reports.blocks import (
     section,
 )
 from medunlearn.reports.claims import NOT_MEASURABLE, Finding
-from medunlearn.reports.view import ResultView
+from medunlearn.reports.view import ResultView, titled
 
 NAME = "provenance"
 """Anchor of the section."""
@@ -113,11 +113,11 @@ def with_provenance(view: ResultView, entries: Sequence[Provenance], extractor: 
     part = provenance_section(entries, extractor)
     if part is None:
         return view
-    tables = [(part.title, block) for block in part.blocks if isinstance(block, Table)]
+    tables = [titled(part.title, block) for block in part.blocks if isinstance(block, Table)]
     return replace(
         view,
         data={**view.data, **({NAME: provenance_data(entries)} if entries else {})},
-        tables=[*view.tables, *tables],
+        blocks=[*view.blocks, *tables],
         warnings=[*provenance_lines(entries), *view.warnings],
     )
 

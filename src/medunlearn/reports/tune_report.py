@@ -60,10 +60,10 @@ class TuneContent:
     refused: Sequence[str] = ()
 
     def view(self) -> ResultView:
-        """The method closest to the goal, for the terminal."""
+        """The results of each fold, budget and settings, and the method closest to the goal, for the terminal."""
         answer = headline(self)
-        lines = [*self.caveats, *([f"{answer.label}: {answer.answer}"] if answer else [])]
-        return ResultView({"closest": answer.answer if answer else None}, lines=lines)
+        tables = (*(results_table(self, fold) for fold in _folds(self)), budget_table(self))
+        return ResultView({"closest": answer.answer if answer else None}, [*self.caveats, *tables, answer])
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,6 @@ def headline(content: TuneContent) -> Headline | None:
         return Headline(_CLOSEST, "not decided", (content.refused[0], *sentences))
     answer = "none" if target and value.mean >= target.mean else method
     return Headline(_CLOSEST, answer, tuple(sentences))
-
-
-def main_tables(content: TuneContent) -> list[Table]:
-    """Results for each fold, then budget and settings; shown in the terminal."""
-    tables = (*(results_table(content, fold) for fold in _folds(content)), budget_table(content))
-    return [table for table in tables if table is not None]
 
 
 def _words(value: Spread) -> str:

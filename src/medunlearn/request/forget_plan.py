@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from medunlearn.config import ForgetSettings
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.reports.view import ResultView
 from medunlearn.request.case.case_folder import is_case
 from medunlearn.request.forget_request import ForgetRequest
 from medunlearn.request.graph import RequestGraph, request_graph
@@ -69,6 +71,11 @@ class ForgetPlan:
         """All numbers for JSON; sizes in bytes."""
         own = {name: value for name, value in vars(self).items() if name not in ("cost", "ranked_facts")}
         return {**self.cost.facts(), **own, "facts": self.ranked_facts}
+
+    def view(self, *, every: bool = False) -> ResultView:
+        """The price of its stages, and whom and what it asks, for the terminal."""
+        blocks = self.cost.view(every=every, stages=self.rows()).blocks
+        return ResultView(self.facts, chain(blocks, self.lines()))
 
     def rows(self) -> Iterator[PlannedStage]:
         """Each stage, followed by its parts if it has several."""

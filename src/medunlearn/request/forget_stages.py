@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from medunlearn.data.deletion_requests import forget_records
 from medunlearn.errors import InputError
+from medunlearn.reports.blocks import Facts
+from medunlearn.reports.view import ResultView
 from medunlearn.reports.write import free_folder, write_report
 from medunlearn.request.case.card_section import describe_requests
 from medunlearn.request.case.case_folder import CaseFolder, write_case
@@ -25,6 +27,8 @@ from medunlearn.request.case.evidence import (
     PassedOver,
 )
 from medunlearn.request.case.ledger import LedgerEntry, append_request
+from medunlearn.request.case.next_steps import next_steps
+from medunlearn.request.case.officer_page import result_blocks
 from medunlearn.request.case.signing_keys import read_private_key, sign_model
 from medunlearn.request.case.verdicts import decide
 from medunlearn.request.exact_deletion import ExactPlan
@@ -36,6 +40,7 @@ from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.trial_search import NO_ALTERNATIVES, ForgetCandidate, TrialSearch, Tries
 from medunlearn.results.runs import Run
 from medunlearn.study.report.gather import gather
+from medunlearn.terminal import relative_path
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,25 @@ class Forgotten:
     before: str
     trials: tuple[str, ...]
     best: int | None
+
+    def view(self) -> ResultView:
+        """The page's results, the verdict and the next steps, and what is in each file."""
+        evidence = self.case.evidence
+        paths = {"case": self.case.folder, "model": self.model, "work": self.work, "report": self.report}
+        files = {
+            self.case.folder / "case.html": "the page for the privacy officer",
+            self.model: "the model that came out, with its ledger",
+            self.report: "all numbers behind the case, for you alone",
+            self.work: "holds notes, and what `verify --work` needs; delete it when the case is closed",
+        }
+        if evidence.method != NOTHING_TRAINED:
+            files[Path(self.before)] = "still knows the patient; whoever has both models can tell who was forgotten"
+        places = {name: str(path) for name, path in paths.items()}
+        more = {"trials": list(self.trials), "next_steps": list(next_steps(evidence))}
+        facts = Facts(tuple((relative_path(path), text) for path, text in files.items()))
+        return ResultView(
+            lambda: {**places, **more, **evidence.model_dump(mode="json")}, [*result_blocks(evidence), facts]
+        )
 
 
 @dataclass(frozen=True)

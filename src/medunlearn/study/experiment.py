@@ -93,20 +93,20 @@ class Finished(NamedTuple):
 
     def view(self) -> ResultView:
         """Utility and forgetting of each model and its distance to the retrained model, for the terminal."""
-        from medunlearn.reports.claims import findings_text, verdicts
+        from medunlearn.reports.finding_blocks import findings_view
         from medunlearn.reports.models_screen import ModelsScreen
-        from medunlearn.reports.view import ResultView
+        from medunlearn.reports.view import ResultView, titled
 
-        findings, content = self.content.paper.findings, self.content
+        content = self.content
+        findings = findings_view(content.paper.findings, ())
         headline = read_json(self.report.with_suffix(".json"))["headline"]
-        data = {"report": str(self.report), **headline, **({"findings": verdicts(findings)} if findings else {})}
-        lines = (*(content.reference.caveats if content.reference else ()), findings_text(findings))
+        data = {"report": str(self.report), **headline, **findings.data}
+        caveats = content.reference.caveats if content.reference else ()
         reasons = "".join(f"\n  - {name}: {reason}" for name, reason in self.failed)
         failure = f"{len(self.failed)} results are missing; the others are in {self.report}.{reasons}"
         return ResultView(
             data,
-            [(content.title, ModelsScreen(content).table())],
-            [*filter(None, lines)],
+            [titled(content.title, ModelsScreen(content).table()), *caveats, *findings.blocks],
             content.broken,
             failure=failure if self.failed else "",
         )

@@ -218,7 +218,9 @@ class StudyResult:
         return reasons(self.cells[self.cells["status"].isin(LOST)])
 
     def failures(self, most: int = 5) -> str:
-        """Number of cells without a result, the first ones with reasons, and what to do."""
+        """Number of cells without a result, the first ones with reasons, and what to do; empty if all have one."""
+        if not self.failed:
+            return ""
         problems = [f"{name}: {reason}" for name, reason in self.failed]
         return (
             f"{len(problems)} of {len(self.cells)} cells have no result; the others are done."

@@ -27,6 +27,7 @@ from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, ModelError
+from medunlearn.metrics import get_metric
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.models.quantization import round_weights
@@ -295,8 +296,9 @@ def test_the_verb_and_the_report(
     shown = CliRunner().invoke(app, [*words, *given, *against])
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.output.split())
-    assert "relearning.forget_half, forget side: em" in text
-    assert "quantization, retain side: rouge_l" in text
+    assert f"{get_metric('em').title}, forget" in text
+    assert f"{get_metric('rouge_l').title}, retain" in text
+    assert "forget half" in text
     assert "Still there: above the retrained model before the attack and after it" in text
     found = json.loads(CliRunner().invoke(app, [*words, *given, *against, "--json"]).stdout)
     assert set(found["recovery"]) == {"relearning", "quantization", "sampling"}

@@ -15,7 +15,9 @@ from medunlearn.papers.amnesia.claims import CASES, findings
 from medunlearn.papers.amnesia.contrasts import GROWTH
 from medunlearn.papers.amnesia.sweep import SizeResults, Step
 from medunlearn.papers.sweeps.page import reopened
-from medunlearn.reports.claims import Finding, findings_text
+from medunlearn.reports.claims import Finding
+from medunlearn.reports.finding_blocks import findings_view
+from medunlearn.reports.terminal_blocks import block_lines
 
 from .conftest import SEEDS, SPLITS
 
@@ -56,9 +58,9 @@ def test_the_papers_pattern_is_read_from_it(make_sweep: Callable[..., Any], gath
     for name in ("random forgetting", "same-disease cost", "leakage and collapse"):
         assert (of[name].verdict, of[name].counts["does not hold"]) == ("holds", 0)
     assert "questions, not notes" in of
-    text = findings_text(findings(results))
+    text = "\n".join(line for block in findings_view(findings(results), ()).blocks for line in block_lines(block))
     assert text.count("Rule: ") == len(CASES) == 5
-    assert "HOLDS: Forgetting patients drawn at random fails or collapses. (closed_book)" in text
+    assert "holds: Forgetting patients drawn at random fails or collapses. (closed_book)" in text
     case = results.contrast(HALF_WAY, "closed_book", "random_10", "RMU", "train", "all")
     assert f"forgetting past half-way −{abs(case.value or 0):.3f} [" in text
 

@@ -13,10 +13,10 @@ from controls import check_controls
 from medunlearn.papers.lume.findings import DOCUMENTS, SEEDS, findings
 from medunlearn.papers.lume.measured import Measured
 from medunlearn.papers.lume.report import report_part
-from medunlearn.reports.blocks import Report
-from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Finding, findings_text
+from medunlearn.reports.blocks import Report, tables_of
+from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Finding
 from medunlearn.reports.content import Membership, ModelResult
-from medunlearn.reports.finding_blocks import measured
+from medunlearn.reports.finding_blocks import findings_blocks, measured
 from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
 from medunlearn.reports.markdown import to_markdown
@@ -362,8 +362,10 @@ def test_they_are_in_all_three_files() -> None:
     assert data["semeval"] == {"GA": {"task aggregate": 0.411, "utility": None}}
     assert "0.411" in page
     assert "unscored" in page
-    line = "GA/0, story, 0, 20: holds; falls to zero on both sides; zero of GA −0.070 [−0.090, −0.050]"
-    assert line in findings_text(report(START, ZERO))
+    zero_findings = [rule for rule in report(START, ZERO) if rule.name == "zero"]
+    (shown,) = tables_of(findings_blocks(zero_findings))
+    row = ["GA/0", "story", "0", "20", HOLDS, "falls to zero on both sides", "zero of GA −0.070 [−0.090, −0.050]"]
+    assert row in [[cell.text for cell in cells] for cells in shown.rows]
 
 
 def results_of(levels: dict[str, float], steps: Sequence[Row]) -> tuple[Finding, ...]:

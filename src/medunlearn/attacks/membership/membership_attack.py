@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attacked import Attacked, Attacks
-    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.reports.content import AttackPart, ReportContent
@@ -62,11 +61,6 @@ class MembershipFamily(AttackFamily):
             "comparisons": attacks.comparisons.to_dict("records"),
             "privacy_leak": attacks.privacy_leaks.to_dict("records"),
         }
-
-    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
-        from medunlearn.attacks.membership.membership_report import membership_on_terminal
-
-        return membership_on_terminal(attacks)
 
     def privacy_leaks(
         self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int

@@ -1,4 +1,4 @@
-"""Membership inference in a report of runs, and on the terminal."""
+"""Membership inference in a report of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pandas as pd
 from medunlearn.attacks import known_attacks
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.attacks.membership.membership_results import AUC, CURVES, MEASURE
-from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.data.storage import read_frame
 from medunlearn.reports.attack_tables import (
     model_line,
@@ -30,11 +29,6 @@ MEASURES = {
     "auc": "area under the ROC curve",
     "tpr_at_1pct_fpr": "true positives at 1% false positives",
     "tpr_at_0.1pct_fpr": "true positives at 0.1% false positives",
-}
-TERMINAL_MEASURES = {
-    "auc": "Area under the ROC curve",
-    "tpr_at_1pct_fpr": "True positive rate at 1% false positives",
-    "tpr_at_0.1pct_fpr": "True positive rate at 0.1% false positives",
 }
 MEMBERSHIP_NOTES: tuple[str, ...] = (
     "An attack scores documents of the forget set and documents of the same kind that no model was trained on; "
@@ -174,34 +168,3 @@ def _title(content: ReportContent, attack: Any) -> str:
 
 def _group(group: Any) -> str:
     return str(group).replace("_", " ")
-
-
-def membership_on_terminal(attacks: Attacks) -> TerminalTables:
-    """Areas and rates by group of documents."""
-    table = attacks.table()
-    scored, unscored = table[table["value"].notna()], table[table["value"].isna()]
-
-    def title(group: str, measure: str) -> str:
-        first = scored[(scored["group"] == group) & (scored["measure"] == measure)].iloc[0]
-        people = f"{first['n_members']} members, {first['n_nonmembers']} non-members"
-        return f"{TERMINAL_MEASURES.get(measure, measure)}, {group} documents: {people}"
-
-    reasons = []
-    for reason, part in unscored.groupby("reason", sort=False):
-        names, measures = (", ".join(dict.fromkeys(part[c].astype(str))) for c in ("attack", "measure"))
-        reasons.append(f"Unscored, {measures} of {names}: {reason}.")
-    return TerminalTables(
-        table=scored,
-        groups=("group", "measure"),
-        title=title,
-        lines=("attack",),
-        words=lambda row: "" if pd.isna(row["reading"]) else str(row["reading"]),
-        difference_title="Difference",
-        differences=attacks.comparisons,
-        difference_columns={"attack": "attack", "measure": "measure", "group": "group"},
-        reading_heading="it lies",
-        notes=(
-            *reasons,
-            "An area of 0.5 is guessing; the retrained model's is what forgetting should reach.",
-        ),
-    )

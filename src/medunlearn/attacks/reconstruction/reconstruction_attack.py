@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attacked import Attacks
-    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings, JudgeSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.judging.rated_responses import JudgedResponses
@@ -66,17 +65,7 @@ class ReconstructionFamily(AttackFamily):
         return reconstruction_part(content, attacks, notes)
 
     def payload(self, attacks: Attacks) -> dict[str, Any]:
-        from medunlearn.attacks.terminal_tables import rows_of_json
-
-        return {
-            self.group: rows_of_json(attacks.table()),
-            f"{self.group}_comparisons": rows_of_json(attacks.comparisons),
-        }
-
-    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
-        from medunlearn.attacks.reconstruction.reconstruction_report import reconstruction_on_terminal
-
-        return reconstruction_on_terminal(attacks)
+        return {self.group: attacks.table(), f"{self.group}_comparisons": attacks.comparisons}
 
     def has_answers(self, record: Run) -> bool:
         return self.name in record.info.results

@@ -1,4 +1,4 @@
-"""Reconstruction in a report of runs, and on the terminal."""
+"""Reconstruction in a report of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pandas as pd
 
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.reconstruction.reconstruction_results import NAME, reported
-from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, measure_title, model_tables, strength_figure
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, details, figures, section
 from medunlearn.reports.content import AttackPart, ReportContent
@@ -103,26 +102,3 @@ def reconstruction_section(
 def _front(row: Row) -> Cell:
     """The identifiers in front of a question."""
     return Cell(str(row["identifiers"]) or "nothing")
-
-
-def reconstruction_on_terminal(attacks: Attacks) -> TerminalTables:
-    """Leakage at each context level."""
-    table, gaps = (
-        rows.assign(named_in_front=rows["identifiers"].replace("", "nothing")) if len(rows) else rows
-        for rows in map(reported, (attacks.table(), attacks.comparisons))
-    )
-    return TerminalTables(
-        table=table,
-        groups=("side", "kind", "measure"),
-        title="Reconstruction, {} side, {} questions: {}".format,
-        lines=("named_in_front",),
-        words=lambda row: "" if pd.isna(row["change"]) else f"({row['change']:+.3f})",
-        difference_title="Differences, paired",
-        differences=gaps,
-        difference_columns={"questions": "kind", "measure": "measure", "named in front": "named_in_front"},
-        notes=(
-            "Higher = leaks more. In brackets the change from the question with nothing in front. The retrained "
-            "model never saw these records: what it says is guessed.",
-        ),
-        empty_lines=True,
-    )

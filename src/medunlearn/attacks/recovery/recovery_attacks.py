@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.attacked import Attacks
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
-    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.reports.content import AttackPart, ReportContent
@@ -94,21 +93,14 @@ class RecoveryFamily(AttackFamily):
         return recovery_part(content, self.attack, attacks, notes)
 
     def payload(self, attacks: Attacks) -> dict[str, Any]:
-        from medunlearn.attacks.terminal_tables import rows_of_json
-
         if not attacks.models:
             return {self.group: {}}
         about = {model.run.label: dict(model.facts) for model in attacks.models}
-        tables = {"table": rows_of_json(attacks.table()), "comparisons": rows_of_json(attacks.comparisons)}
+        tables = {"table": attacks.table(), "comparisons": attacks.comparisons}
         return {self.group: {self.name: {**tables, "about": about}}}
 
     def ways(self, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
         return self.attack.ways(scores, strengths)
-
-    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
-        from medunlearn.attacks.recovery.recovery_report import recovery_on_terminal
-
-        return recovery_on_terminal(self.attack, attacks)
 
 
 @dataclass(frozen=True)

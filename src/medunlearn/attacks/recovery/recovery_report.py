@@ -1,4 +1,4 @@
-"""A recovery attack in a report of runs, and on the terminal."""
+"""A recovery attack in a report of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pandas as pd
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.recovery.recovery_interface import GROUP, RecoveryInterface
 from medunlearn.attacks.recovery.recovery_results import READINGS, shown
-from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, model_tables, strength_figure
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, Spec, Table, details, figures, section
 from medunlearn.reports.content import AttackPart, ReportContent
@@ -190,30 +189,3 @@ def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
     on = str(row["attack"]).removeprefix(part.name).removeprefix(".").replace("_", " ")
     title = titles.get(row["measure"], row["measure"])
     return f"{title}, {row['side']}" + (f", {part.variant_words} {on}" if on else "")
-
-
-def recovery_on_terminal(attack: type[RecoveryInterface], attacks: Attacks) -> TerminalTables:
-    """Leakage by strength, and the words of the readings."""
-
-    def text(row: Row) -> str:
-        change, reading = number(row["change"]), row["reading"]
-        words = ["" if change is None else f"({change:+.3f})", "" if pd.isna(reading) else str(reading)]
-        return " ".join(filter(None, words))
-
-    table, gaps = shown(attacks.table()), shown(attacks.comparisons)
-    readings = set(table["reading"].dropna())
-    return TerminalTables(
-        table=table,
-        groups=("attack", "side", "measure"),
-        title="{}, {} side: {}".format,
-        lines=("strength",),
-        words=text,
-        difference_title=f"{attack.title}: differences on the forget side, paired",
-        differences=gaps[gaps["side"] == "forget"] if len(gaps) else gaps,
-        difference_columns={"attack": "attack", "strength": "strength", "measure": "measure"},
-        notes=(
-            *(note for model in attacks.models for note in model.notes),
-            *(f"{word.capitalize()}: {READINGS[word]}." for word in READINGS if word in readings),
-            "Higher = gives away more. In brackets the change by the attack, paired on questions.",
-        ),
-    )

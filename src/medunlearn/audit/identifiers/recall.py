@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,10 @@ from medunlearn.audit.identifiers.detectors.detected_spans import (
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.labelled_notes import Half, LabelledText, labelled_styles, style_of
 from medunlearn.audit.identifiers.leak_tables import shares
+from medunlearn.reports.blocks import Table
+from medunlearn.reports.view import ResultView, records_table, same_names
 from medunlearn.statistics.bootstrap import REPLICATES
+from medunlearn.terminal import with_interval
 
 ALL, NONE = "all", "none"
 Spans = list[DetectedSpan]
@@ -148,6 +152,46 @@ def recall_by_style(
             of_group = [(subject, _of(group, own), _of(group, spans)) for subject, own, spans in of_style]
             rows.append({"style": style, "group": group, **_recall_table(of_group).iloc[-1].drop("kind").to_dict()})
     return pd.DataFrame(rows)
+
+
+def share_table(title: str, table: pd.DataFrame, names: Iterable[str]) -> Table:
+    """Named columns of a table, then recall and precision with their intervals, and reasons."""
+    shares = {
+        share: partial(with_interval, value=share, low=f"{share}_low", high=f"{share}_high")
+        for share in ("recall", "precision")
+    }
+    return records_table(table, {**same_names(*names), **shares, "": "reason"}, title)
+
+
+def recall_view(
+    tables: Mapping[str, pd.DataFrame],
+    versions: Mapping[str, str],
+    overlap: pd.DataFrame,
+    styles: pd.DataFrame | None,
+    texts: int,
+) -> ResultView:
+    """Detectors on labelled texts, for the terminal.
+
+    Args:
+        tables: detector -> :func:`detector_recall`.
+        versions: detector -> its version.
+        overlap, styles: :func:`detector_overlap`, :func:`recall_by_style`.
+        texts: number of texts.
+    """
+    names = ("labelled", "found", "detected", "right")
+    blocks = [
+        share_table(f"{name} ({versions[name]}) on {texts} texts", table, ("kind", *names))
+        for name, table in tables.items()
+    ]
+    if styles is not None:
+        blocks.append(share_table("by style of note", styles, ("style", "group", *names)))
+    if len(tables) > 1:
+        columns: dict[str, Any] = {"found by": "found_by", "labels": "labelled", "names": "names"}
+        columns |= {"dates, ages": "dates_ages", "other": "other"}
+        columns |= {"of all": lambda row: f"{100 * row['share']:.1f}%"}
+        blocks.append(records_table(overlap, columns, "overlap of the detectors"))
+    facts = {"detectors": dict(tables), "versions": versions, "overlap": overlap, "texts": texts}
+    return ResultView({**facts, "styles": styles}, blocks)
 
 
 def _of(group: str, spans: Spans) -> Spans:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,10 @@ from medunlearn.data.moved_folders import find_moved
 from medunlearn.data.records import Record
 from medunlearn.data.storage import make_folder, read_json, refuse_existing, write_json
 from medunlearn.errors import InputError
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.view import ResultView, records_table, same_names
 from medunlearn.results.runs import find_benchmark
+from medunlearn.terminal import with_interval
 
 FILE = "identifiers.json"
 INVENTED, OWN = 200, 500
@@ -210,6 +213,22 @@ class IdentifierSearch:
             "skipped": dict(KnownIdentifiers(self.records).skipped),
         }
 
+    def view(self) -> ResultView:
+        """Identifiers by group and kind, sensitive content, and the detectors' recall, for the terminal."""
+
+        def blocks() -> Iterator[Block | str | None]:
+            yield from _counts("identifiers that leaked (Table 9)", self.table9)
+            yield from _counts("by kind", self.kinds, "kind")
+            if self.table10 is not None:
+                yield from _counts("further sensitive content, by term lists (Table 10)", self.table10)
+            if (judged := self.judged) is not None and self.judged_table10 is not None:
+                by = f"by the judge {judged.model}, in {len(judged.outputs)} responses"
+                yield from _counts(f"further sensitive content, {by} (Table 10)", self.judged_table10)
+                yield from (f"Not judged, {count}: {why}." for why, count in judged.unanswered.items())
+            yield from self.notes()
+
+        return ResultView(lambda: {"folder": str(self.folder), **self.summary()}, blocks())
+
     def notes(self) -> list[str]:
         """Remarks on the counts, one per line."""
         lines = []
@@ -231,6 +250,16 @@ class IdentifierSearch:
         lines += [f"{count} declared identifiers were not looked for: {why}" for why, count in skipped.items()]
         lines.append(f"{self.folder}: findings.parquet holds text of responses; keep it where the records may be")
         return lines
+
+
+def _counts(title: str, table: pd.DataFrame, name: str = "title") -> Iterator[Block | str]:
+    """The rows of a table that have findings, and the names of the others."""
+    there = table[table["frequency"] > 0]
+    columns: dict[str, Any] = same_names("variant", name, "frequency", "responses", "subjects")
+    columns |= {"per response": partial(with_interval, value="per_response"), "examples": "examples"}
+    yield records_table(there, columns, title)
+    if nothing := [str(label) for label in dict.fromkeys(table[name]) if label not in set(there[name])]:
+        yield f"Nothing found: {', '.join(nothing)}."
 
 
 def read_source(

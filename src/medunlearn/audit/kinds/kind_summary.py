@@ -21,8 +21,10 @@ from medunlearn.config.audit import KindSettings
 from medunlearn.data.data_use import recorded_use
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.judging.rater_agreement import pair_rows
+from medunlearn.reports.view import ResultView, records_table, same_names
 from medunlearn.sources.corpus import read_corpora
 from medunlearn.statistics.agreement import Rating
+from medunlearn.terminal import with_interval
 
 AGREEMENT_COLUMNS = [
     "first",
@@ -77,6 +79,24 @@ class KindSummary:
                 if kind in spans
             ]
         return pd.DataFrame(rows, columns=["by", "group", "kind", "title", "spans", "share"])
+
+    def view(self) -> ResultView:
+        """Counts by kind, and the sorters' agreement, for the terminal."""
+        agreed = self.agreement()
+        judge = "" if self.judge is None else f"; the judge is {self.judge}"
+        columns: dict[str, Any] = {**same_names("by", "group"), "kind": "title", "spans": "spans"}
+        columns["of all"] = lambda row: f"{100 * row['share']:.1f}%"
+        counts = records_table(self.counts, columns, f"memorized spans by kind (Table 3){judge}")
+        columns = {
+            "ways": lambda row: f"{row['first']} and {row['second']}",
+            "of": "of",
+            "measure": lambda row: row["measure"].replace("_", " "),
+            "value": with_interval,
+            "": lambda row: row["words"] or row["reason"] or "",
+            "spans": "n",
+        }
+        data = {"folder": str(self.audit.folder), "judge": self.judge, "counts": self.counts, "agreement": agreed}
+        return ResultView(data, [counts, records_table(agreed, columns, "agreement") if len(agreed) else None])
 
     def agreement(self, **draws: Any) -> pd.DataFrame:
         """Agreement of each pair of sorters, on kinds and on groups; empty with one sorter."""

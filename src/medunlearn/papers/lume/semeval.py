@@ -151,7 +151,7 @@ def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | N
 def semeval_view(evaluation: Evaluation, benchmark: Benchmark) -> ResultView:
     """The score of each evaluated model, for the terminal; parts that were not measured say so."""
     rows = semeval_rows(evaluation.models)
-    return ResultView({"semeval": rows}, [(FINAL, records_table(rows))])
+    return ResultView({"semeval": rows}, [records_table(rows, title=FINAL)])
 
 
 def semeval_rows(models: Sequence[Evaluated]) -> list[dict[str, Any]]:

@@ -128,6 +128,6 @@ def inspect_view(benchmark: Benchmark, _: Benchmark) -> ResultView:
     names = [name for name in (rows[0] if rows else {}) if name not in ("level", "forget_nodes", "retain_nodes")]
     title = "partitions: questions to forget (train fold), to retain, to forget in other words; to forget by kind"
     heads = [name.removeprefix("forget_").replace("_questions", "") for name in names]
-    table = plain_table(heads, ([row[name] for name in names] for row in rows))
-    lines = [f"{images} images are there, each the one that was built"] if images else []
-    return ResultView({"partitions": rows, "images": images}, [(title, table)], lines)
+    table = plain_table(heads, ([row[name] for name in names] for row in rows), title)
+    text = f"{images} images are there, each the one that was built" if images else ""
+    return ResultView({"partitions": rows, "images": images}, [table, text])

@@ -72,7 +72,7 @@ class Adapted:
 
         shown = audit_view(self.content)
         data = {"report": str(self.report), "models": dict(self.models), **shown.data}
-        return replace(shown, data=data, lines=(*shown.lines, f"report: {self.report}"))
+        return replace(shown, data=data, blocks=(*shown.blocks, f"report: {self.report}"))
 
 
 @dataclass(frozen=True)

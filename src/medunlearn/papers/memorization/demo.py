@@ -17,6 +17,7 @@ import pandas as pd
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
 from medunlearn.audit.audit_tables import AuditTables
+from medunlearn.audit.audit_view import audit_view
 from medunlearn.config.reading import check_at_least
 from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
@@ -98,21 +99,24 @@ class Shown:
         return ResultView(
             {"report": str(self.report), **{name: plain(getattr(self, name)) for name in names}},
             [
-                (
+                *audit_view(self.audits[WHOLE]).blocks,
+                plain_table(
+                    ("corpus", "prefix", "tokens", "of all runs", "of all matched tokens"),
+                    positions,
                     "where memorized runs of 30 start, and where matched tokens are (Figure 3)",
-                    plain_table(("corpus", "prefix", "tokens", "of all runs", "of all matched tokens"), positions),
                 ),
-                (
+                plain_table(
+                    ("prefix", "share", "of the union", "probes"),
+                    persistence,
                     "what is memorized before or after further fine-tuning, runs of 50 (Table 7)",
-                    plain_table(("prefix", "share", "of the union", "probes"), persistence),
                 ),
-                (
+                plain_table(
+                    ("what", "difference", "texts", "it"),
+                    statements,
                     "Is it so? Each difference is above 0 where it is",
-                    plain_table(("what", "difference", "texts", "it"), statements),
                 ),
+                f"{self.report}: the same with figures",
             ],
-            [f"{self.report}: the same with figures"],
-            audits=[self.audits[WHOLE]],
         )
 
 

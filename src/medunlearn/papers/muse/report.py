@@ -64,9 +64,8 @@ def attack_view(attacks: Attacks, benchmark: Benchmark) -> ResultView:
         return ResultView()
     leaks = list(rows_of(attacks.privacy_leaks))
     if not leaks:
-        return ResultView(
-            lines=["Privacy leakage (PrivLeak) is read against a retrained model: name one with --against."]
-        )
+        text = "Privacy leakage (PrivLeak) is read against a retrained model: name one with --against."
+        return ResultView(blocks=[text])
     columns = ("model", "against", "attack", "privacy leakage", "PrivLeak, % (MUSE)")
     rows = [
         (
@@ -80,7 +79,7 @@ def attack_view(attacks: Attacks, benchmark: Benchmark) -> ResultView:
         "Privacy leakage: 0 = leaks as little as the retrained model, above = still gives members away. MUSE's "
         "PrivLeak has the other sign and denominator; its numbers are of the attack min_k.muse."
     )
-    return ResultView(tables=[("Privacy leakage", plain_table(columns, rows))], lines=[about])
+    return ResultView(blocks=[plain_table(columns, rows, "Privacy leakage"), about])
 
 
 def _leak_rows(runs: GatheredRuns) -> Iterator[MeasureRow]:

@@ -22,7 +22,7 @@ from medunlearn.reports.models_screen import ModelsScreen
 from medunlearn.reports.provenance import provenance_lines, with_provenance
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.reports.unlearning import SweepPart
-from medunlearn.reports.view import ResultView
+from medunlearn.reports.view import ResultView, titled
 from medunlearn.results.forgetting_check import DAMAGE, Reason
 from medunlearn.statistics.bootstrap import REPLICATES
 from medunlearn.study.report.gather_ratings import distinct_entries, judge_remarks, rated_by
@@ -298,13 +298,11 @@ class SweepReport:
     def view(self) -> ResultView:
         """The first screen's table of each split, and the findings, for the terminal."""
         parts = self.results.request.parts if self.results is not None else ()
-        tables = [(part.title, ModelsScreen(part.content).table()) for part in parts]
-        findings = findings_table(self.findings)
-        lines = (unmeasured(self.findings), comparisons(self.findings))
+        tables = [titled(part.title, ModelsScreen(part.content).table()) for part in parts]
+        findings = titled("Findings", findings_table(self.findings))
         view = ResultView(
             {"findings": self.verdicts(), **({"broken": list(self.broken)} if self.broken else {})},
-            [*tables, *([("Findings", findings)] if findings else [])],
-            [line for line in lines if line],
+            [*tables, findings, unmeasured(self.findings), comparisons(self.findings)],
             self.broken,
         )
         if self.results is None:

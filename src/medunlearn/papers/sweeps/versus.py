@@ -36,7 +36,7 @@ from medunlearn.reports.rank_tables import MEASURE
 from medunlearn.reports.readings import Reading, is_composite, number, rows_of
 from medunlearn.reports.table_blocks import records
 from medunlearn.reports.unlearning import switch
-from medunlearn.reports.view import ResultView
+from medunlearn.reports.view import ResultView, titled
 from medunlearn.results.evaluated import COMPOSITES, comparable, joined
 from medunlearn.results.summary import EVALUATION, compare
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -129,10 +129,9 @@ class Versus:
     def view(self) -> ResultView:
         """The main table of each split, for the terminal."""
         places = dict.fromkeys(zip(self.main["context"], self.main["split"], strict=True))
-        tables = [(split, table) for context, split in places if (table := self._table(context, split))]
+        tables = [titled(split, self._table(context, split)) for context, split in places]
         answer = self.headline
-        lines = (f"{answer.label}: {answer.answer}.", *answer.sentences, *self.only)
-        return ResultView({"headline": answer.answer}, tables, lines)
+        return ResultView({"headline": answer.answer}, [*tables, answer, *self.only])
 
     def _part(self, context: str, split: str) -> Iterator[Block | None]:
         rows = self._rows(context, split)

@@ -60,7 +60,7 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
 def evaluation_view(evaluation: Evaluation, benchmark: Benchmark) -> ResultView:
     """TOFU's measures of evaluated models, for the terminal."""
     rows = plain(tofu_measures(evaluation, benchmark).to_dict("records"))
-    return ResultView({"tofu": rows}, [("tofu", records_table(rows))] if rows else ())
+    return ResultView({"tofu": rows}, [records_table(rows, title="tofu")] if rows else ())
 
 
 def _rank(measure: str) -> int:

@@ -12,6 +12,8 @@ import pandas as pd
 
 from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import read_frame
+from medunlearn.models.health import banner
+from medunlearn.reports.view import ResultView, model_tables, sentence
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import COLUMNS, read_scores
 from medunlearn.statistics import Estimate, resample_means
@@ -124,6 +126,17 @@ class Utilities:
     def table(self) -> pd.DataFrame:
         """One row per model, task or group, and metric, and ``utility`` over all named tasks."""
         return utilities(self.models)
+
+    def view(self) -> ResultView:
+        """The main metric of each task, a column per model, and ``utility`` last; the files contain the others."""
+        table, labels = self.table(), [model.run.label for model in self.models]
+        data = {"table": table, "health": self.problems}
+        main = table[table["counts"] | (table["name"] == UTILITY)].rename(columns={"name": "task"})
+        main = main.assign(about=self.models[0].description)
+        how: dict[str, Any] = {"counts": lambda row: str(row["n_scored"]), "empty_lines": True}
+        tables = model_tables(main, ("about",), ("task", "metric"), "Utility: {}".format, labels, **how)
+        reasons = (f"{sentence(reason)}." for reason in dict.fromkeys(main["reason"].dropna()))
+        return ResultView(data, (*tables, *reasons), banner(self.problems))
 
 
 def gather_utility(runs: Sequence[Run]) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from medunlearn.paper import paper_of
 from medunlearn.probes.probe_set import refuse_other_material
 from medunlearn.probes.question_selection import material_of, questions_to_ask
 from medunlearn.probes.questioning import longest_answer
+from medunlearn.reports.view import ResultView, plain_table
 from medunlearn.results.runs import Run
 
 UTILS = '''"""What the tasks beside this file call; pip install medunlearn."""
@@ -52,6 +53,12 @@ class ExportedTasks(NamedTuple):
     folder: Path
     groups: tuple[str, ...]
     tasks: Mapping[str, int]
+
+    def view(self) -> ResultView:
+        """The tasks and their place."""
+        data = {"folder": str(self.folder), "groups": list(self.groups), "tasks": dict(self.tasks)}
+        table = plain_table(("task", "questions"), self.tasks.items(), "tasks")
+        return ResultView(data, [table], notes=[f"{self.folder}: groups {', '.join(self.groups)}"])
 
 
 def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) -> ExportedTasks:

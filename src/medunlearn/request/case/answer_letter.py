@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from medunlearn.data.storage import make_folder, write_text
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
+from medunlearn.reports.blocks import Facts
+from medunlearn.reports.view import ResultView
 from medunlearn.request.case.case_checks import verify_case
 from medunlearn.request.case.case_folder import PUBLIC_KEY, CaseFolder
 from medunlearn.request.case.evidence import NOTHING_TRAINED, BatteryCheck, CaseEvidence, Verdict
@@ -25,6 +27,7 @@ from medunlearn.request.case.letter_texts import Language, LetterTexts, one_mont
 from medunlearn.request.case.officer_page import SHOWN
 from medunlearn.request.case.residual_tests import found_before, residuals
 from medunlearn.request.case.signing_keys import key_id, read_public_key
+from medunlearn.terminal import relative_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,6 +55,18 @@ class PatientLetter:
     due: date
     signer: str
     signer_known: bool
+
+    def view(self) -> ResultView:
+        """The letter's file, its verdict, and the day by which it is to be answered."""
+        data = {name: getattr(self, name) for name in ("language", "patient", "verdict")}
+        data |= {"due": self.due.isoformat(), "signer": self.signer, "signer_known": self.signer_known}
+        place = "the letter. Fill in what stands in brackets; the browser prints it as PDF."
+        blocks = (
+            Facts(((relative_path(self.path), place),)),
+            f"Its verdict: {self.verdict}. One month from receipt ends on {self.due.isoformat()}.",
+        )
+        own_key = "the case was checked with its own key: --public-key FILE of the owner tells whose it is"
+        return ResultView({"letter": str(self.path), **data}, blocks, () if self.signer_known else (own_key,))
 
 
 def write_letter(

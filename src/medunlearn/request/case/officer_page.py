@@ -80,14 +80,8 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
         signer: id of the signing key.
     """
     patients = ", ".join(name[:SHOWN] for name in evidence.request.patients)
-    verdict = evidence.decision.verdict
-    meaning = _MEANING[verdict].format(battery=evidence.battery.name)
-    if (evidence.method, verdict) == (NOTHING_TRAINED, "inconclusive"):
-        meaning = _NOTHING_TRAINED
     parts = blocks(
-        Headline(
-            "Verdict", f"{TITLES[verdict]}; {OTHERS_TITLES[evidence.decision.others]}", _lead(evidence, meaning)
-        ),
+        _headline(evidence),
         section("What to do next", *_next(evidence), name="next"),
         section("Each patient", *_patients(evidence), name="patients"),
         section("What was asked and what was done", *_request(evidence), name="done"),
@@ -112,6 +106,27 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
     return Report(
         f"Deletion request {patients}", parts, "Evidence of a deletion request", facts, brief=True, footer=footer
     )
+
+
+def result_blocks(evidence: CaseEvidence) -> tuple[Block, ...]:
+    """The page's results for a terminal, with the verdict and the next steps last."""
+    return blocks(
+        section("What the model says of the patient", *_checks(evidence)),
+        section("What it cost others", *_costs(evidence)),
+        section("Each patient", *_patients(evidence)),
+        section("What the verdict rests on", *_bounds(evidence)),
+        _headline(evidence),
+        section("What to do next", *_next(evidence)),
+    )
+
+
+def _headline(evidence: CaseEvidence) -> Headline:
+    verdict = evidence.decision.verdict
+    meaning = _MEANING[verdict].format(battery=evidence.battery.name)
+    if (evidence.method, verdict) == (NOTHING_TRAINED, "inconclusive"):
+        meaning = _NOTHING_TRAINED
+    answer = f"{TITLES[verdict]}; {OTHERS_TITLES[evidence.decision.others]}"
+    return Headline("Verdict", answer, _lead(evidence, meaning))
 
 
 def _lead(evidence: CaseEvidence, meaning: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ stays. Files are only unlinked: backups, snapshots and free disk blocks keep the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.reports.blocks import Facts
+from medunlearn.reports.view import ResultView
 from medunlearn.request.holders.file_search import find_holders
 from medunlearn.request.holders.holder_log import Holder, Holders
 
@@ -66,6 +69,31 @@ class Purge:
             for file, holder in pairs
         ]
         return pd.DataFrame(rows, columns=["path", "kind", "how", "bytes", "outcome", "note"])
+
+    def view(self) -> ResultView:
+        """The files that contain the patient, and the outcome for each; a failure if one was to be deleted."""
+        lines = [
+            (
+                f"{row['outcome']}: {row['path']}",
+                f"{row['kind']}: {row['how']}" + (row["note"] and f" ({row['note']})"),
+            )
+            for row in self.table().to_dict("records")
+        ]
+        outcomes, last = Counter(item.outcome for item in self.files), None
+        if outcomes:
+            more = "" if self.confirmed else " Nothing was deleted: --yes deletes the listed files."
+            last = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items()) + "." + more
+        data = {
+            "deleted": self.confirmed,
+            "complete": self.log.complete,
+            "files": self.log.files,
+            "rows": self.table(),
+            "not_looked_at": [{"path": str(item.path), "reason": item.reason} for item in self.log.unread],
+        }
+        blocks = (Facts((*lines, *self.log.unread_facts)), self.log.extent("the patient"), last)
+        left = self.remaining
+        failure = f"{len(left)} files still hold the patient: {left[0].note}." if left else ""
+        return ResultView(data, blocks, failure=failure)
 
 
 def purge_patient(

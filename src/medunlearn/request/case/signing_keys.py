@@ -33,6 +33,8 @@ from medunlearn.data.leftovers import part_of
 from medunlearn.data.storage import as_storage_error, write_files
 from medunlearn.errors import InputError
 from medunlearn.input_files import refuse_open_secret, regular_file
+from medunlearn.reports.blocks import Facts
+from medunlearn.reports.view import ResultView
 from medunlearn.request.case.pseudonyms import SECRET, new_secret
 from medunlearn.results.record import FILE
 
@@ -65,6 +67,18 @@ class KeyFiles:
     secret: Path
     key_id: str
     made_secret: bool
+
+    def view(self) -> ResultView:
+        """The files, and who may have them."""
+        secret = "made" if self.made_secret else "was there already, and is this key's too"
+        files = (
+            (self.private, "the private key. Keep it to yourself: it signs cases."),
+            (self.secret, f"the secret of the pseudonyms ({secret}). Keep it, and a copy, to yourself."),
+            (self.public, "the public key, for everybody who checks a case."),
+            ("Key id", self.key_id),
+        )
+        data = {name: str(getattr(self, name)) for name in ("private", "public", "secret", "key_id")}
+        return ResultView(data, [Facts(tuple((str(name), text) for name, text in files))])
 
 
 def make_key(path: Path) -> KeyFiles:

@@ -33,6 +33,8 @@ from rfc3161_client._rust import parse_timestamp_request  # the package decodes 
 
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.input_files import regular_file, told_unreadable
+from medunlearn.reports.blocks import Facts
+from medunlearn.reports.view import ResultView
 from medunlearn.request.case.signing_keys import STATEMENT
 
 QUERY, REPLY = "statement.tsq", "statement.tsr"
@@ -61,6 +63,12 @@ class Timestamp:
     subject: str
     fingerprint: str
     trusted: bool
+
+    def view(self) -> ResultView:
+        """Its file, its signer, and whether anybody vouches for the signer."""
+        data = {name: getattr(self, name) for name in ("subject", "fingerprint", "trusted")}
+        facts = Facts(((str(self.path), f"time stamp of the case's statement, {self}."),))
+        return ResultView({"reply": str(self.path), "time": self.time.isoformat(), **data}, [facts])
 
     def __str__(self) -> str:
         """The signer, and whether anybody vouches for its certificate."""

@@ -14,6 +14,8 @@ from medunlearn.data.escaping import csv_of_frame
 from medunlearn.data.storage import atomic_file, json_bytes
 from medunlearn.errors import InputError
 from medunlearn.input_files import path_text
+from medunlearn.reports.blocks import Facts
+from medunlearn.reports.view import ResultView
 from medunlearn.request.holders.traces import Trace
 
 How = (
@@ -74,6 +76,29 @@ class Holders:
     def complete(self) -> bool:
         """True if every file was searched."""
         return not self.unread
+
+    def view(self) -> ResultView:
+        """The files that contain the subject and how, and those that were not read."""
+        lines = [
+            (str(item.path), f"{item.kind}: " + ", ".join(f"{how} ({n:,})" for how, n in item.evidence.items()))
+            for item in self.holders
+        ]
+        left_out = "identifiers were not looked for: too short, or others have them too."
+        words = f"{self.identifiers_left_out} {left_out}" if self.identifiers_left_out else None
+        data = {"complete": self.complete, "files": self.files, "bytes": self.bytes, "rows": self.table()}
+        return ResultView(data, [Facts((*lines, *self.unread_facts)), words, self.extent("the subject")])
+
+    @property
+    def unread_facts(self) -> list[tuple[str, str]]:
+        """Each file that was not read, and the reason."""
+        return [(f"unread: {item.path}", item.reason) for item in self.unread]
+
+    def extent(self, whom: str) -> str:
+        """``Traces of the patient: in no file that was read. Files: 120 read, 3 unread, which may hold some.``"""
+        number = len(self.holders)
+        where = "no file that was read" if not number else "1 file" if number == 1 else f"{number:,} files"
+        doubt = ", which may hold some" if self.unread else ""
+        return f"Traces of {whom}: in {where}. Files: {self.files:,} read, {len(self.unread):,} unread{doubt}."
 
     def table(self) -> pd.DataFrame:
         """One row per file and kind of trace, and one per unsearched file with a reason; no text."""

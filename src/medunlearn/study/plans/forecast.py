@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from medunlearn.result_view import ResultView
 from medunlearn.results.runs import is_complete
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.plans.capacity import Capacity
@@ -15,6 +16,8 @@ from medunlearn.training.processes import join
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from medunlearn.reports.blocks import Block
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,34 @@ class Forecast:
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
         return f"Left: {stages}, {short_number(total.flops)} FLOPs{hours}{fits}, {size(self.disk)} on the disk."
 
+    def view(self, *, every: bool = False, stages: Iterable[PlannedStage] | None = None) -> ResultView:
+        """What is left, what it lacks and what does not fit, for the terminal.
+
+        Args:
+            every: a table of stages too.
+            stages: its rows; None: :attr:`stages`.
+        """
+
+        def blocks() -> Iterator[Block | str | None]:
+            from medunlearn.reports.view import plain_table
+
+            yield f"{self.name}. {self.summary()}"
+            if every:
+                shown = self.stages if stages is None else stages
+                rows = [self._row(stage.name, stage.state, stage.cost, stage.cost.disk) for stage in shown]
+                rows.append(self._row("all that is left", "", self.total, self.disk))
+                yield plain_table(("Stage", "State", "Tokens", "FLOPs", "Memory", "Disk"), rows, "Stages")
+                yield from (f"{stage.name}: {stage.note}" for stage in self.stages if stage.note)
+                yield "Tokens: run through the model + generated at most. Memory: of the largest stage, about."
+            yield untimed(self)
+            yield from (*self.doubts, *self.missing, *self.warnings)
+
+        return ResultView(self.facts, blocks())
+
+    def _row(self, name: str, state: str, cost: Cost, disk: float) -> tuple[str, ...]:
+        tokens = short_number(cost.tokens) + (f" + {short_number(cost.generated)}" if cost.generated else "")
+        return name, state, tokens if cost.tokens else "", *cost_cells(cost, self.capacity, disk)
+
     def lines(self) -> Iterator[str]:
         """The memory of the largest stage in one line, and warnings."""
         memory, capacity = self.total.memory, self.capacity
@@ -118,6 +149,18 @@ class Forecast:
             free = f"{size(capacity.available)} of {size(capacity.total)} {capacity.kind} are free"
             yield f"memory: about {size(capacity.needed(memory))} ({largest}); {free}"
         yield from self.warnings
+
+
+def cost_cells(cost: Cost, capacity: Capacity, disk: float) -> tuple[str, str, str]:
+    """FLOPs, memory and bytes on disk as cells of a table; empty where there are none."""
+    memory = size(capacity.needed(cost.memory)) if cost.memory.total else ""
+    return short_number(cost.flops) if cost.flops else "", memory, size(disk) if disk else ""
+
+
+def untimed(plan: Any) -> str | None:
+    """The way to know the hours of work on a device that was not timed yet."""
+    is_unknown = plan.hours is None and plan.total.flops
+    return "Hours are not known: with --time-device this device is timed, once." if is_unknown else None
 
 
 def announce(say: Callable[[str], None] | None, estimate: Callable[[], Forecast], out: Path | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import read_json
 from medunlearn.registry import load
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.view import ResultView, plain_table, records_table
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.graph_run import StudyResult
@@ -53,6 +57,24 @@ class Swept(StudyResult):
         nothing; and of failed judging.
         """
         return [*super().failed, *self.unscored, *self.unjudged]
+
+    def view(self) -> ResultView:
+        """Number of cells by kind and status, the selected rates, and the report's first screen."""
+        shown = ResultView() if self.content is None else self.content.view()
+
+        def blocks() -> Iterator[Block | str | None]:
+            counts = Counter(zip(self.cells["kind"], self.cells["status"], strict=True))
+            cells = [(*what, number) for what, number in counts.items()]
+            yield plain_table(("Kind", "State", "Number"), cells, "Cells")
+            if len(rates := self.search[self.search["chosen"].astype(bool)]):
+                columns: dict[str, Any] = {"Method": "method", "Lr": lambda row: f"{row['lr']:g}"}
+                columns |= {name.capitalize(): _decimals(name) for name in ("utility", "forgetting", "score")}
+                yield records_table(rates, columns, "Learning rates")
+            yield from shown.blocks
+            yield f"report: {self.report}" if self.report else "There is no report: no model was evaluated."
+
+        data = {"report": self.report, **read_json(self.folder / self.record)}
+        return ResultView(data, blocks(), shown.warnings, failure=self.failures())
 
     def table(self) -> pd.DataFrame:
         """model, method, split, seed, context, then a summary's columns: side, fold, kind, measure, value, ..."""
@@ -103,3 +125,7 @@ class Swept(StudyResult):
             judged=[panel_part(run) for run in judged_runs(self.folder)],
         )
         return replace(self, report=write_report(content.report, self.folder / "report"), content=content)
+
+
+def _decimals(name: str) -> Callable[[Mapping[Any, Any]], str]:
+    return lambda row: f"{row[name]:.3f}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.view import ResultView, plain_table, records_table
+from medunlearn.study.plans.forecast import untimed
 from medunlearn.study.stages import Graph
 from medunlearn.study.sweep.sequence_counts import SequenceCounts
 from medunlearn.study.sweep.sweep_cost import SweepCost, sweep_cost
@@ -45,6 +48,27 @@ class SweepPlan:
     @property
     def graph(self) -> Graph:
         return self.stages.graph
+
+    def view(self, *, every: bool = False) -> ResultView:
+        """Pending stages and their price, for the terminal; with ``every`` each of them."""
+
+        def blocks() -> Iterator[Block | str | None]:
+            price = self.cost.summary() or "what they take is not known."
+            yield f"{self.name}. " + (f"Left: {self.left} cells, {price}" if self.left else "Everything is done.")
+            if every:
+                columns: dict[str, Any] = {"Cell": "name", "State": "state", "Seconds": _seconds}
+                yield records_table(self.rows(), columns, "Cells")
+                yield plain_table(("Kind", "Done", "To do"), self.counts(), "Kinds")
+                yield from self.cost.blocks()
+            seconds, unknown = self.seconds_left()
+            if seconds:
+                yield f"By the cells that are done about {seconds:.0f} s for one process."
+            if unknown and seconds:
+                yield f"Seconds of the other {unknown} are not known: no cell of their kind is done."
+            yield untimed(self.cost)
+            yield from (*self.cost.lines(), *self.notes)
+
+        return ResultView(self.facts, blocks())
 
     def counts(self) -> list[tuple[str, int, int]]:
         """Kind, number of finished stages, number of pending stages."""
@@ -92,6 +116,10 @@ class SweepPlan:
             }
             for stage in self.stages.cells
         ]
+
+
+def _seconds(row: Mapping[Any, Any]) -> str:
+    return "" if row["seconds"] is None else f"{row['seconds']:.1f}"
 
 
 def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:

@@ -8,10 +8,13 @@ from typing import Any
 
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.view import plain_table
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
 from medunlearn.study.plans.capacity import Capacity, capacity_of, capacity_of_named, is_gpu
+from medunlearn.study.plans.forecast import cost_cells
 from medunlearn.study.plans.missing import NOT_BUILT, missing_parts
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.sweep_graph import SweepGraph
@@ -88,6 +91,18 @@ class SweepCost:
                 f"{DECODING:.0%} of its bandwidth; loading and scores are not counted."
             )
         yield from (*self.doubts, *self.warnings, *self.missing)
+
+    def blocks(self) -> Iterator[Block | str]:
+        """The price by kind, and what it excludes."""
+        if not self.kinds or self.capacity is None:
+            return
+        rows = []
+        for kind in self.kinds:
+            flops, memory, disk = cost_cells(kind.cost, self.capacity, kind.cost.disk)
+            hours = "" if kind.hours is None else f"{kind.hours:.2g}"
+            rows.append((kind.label, kind.cells, flops, hours, memory, disk))
+        yield plain_table(("Kind", "Cells", "FLOPs", "GPU-hours", "Memory", "Disk"), rows, "Left")
+        yield from (f"{kind.label}: {kind.note}" for kind in self.kinds if kind.note)
 
     def facts(self) -> dict[str, Any]:
         kinds = [

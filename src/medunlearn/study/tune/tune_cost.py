@@ -13,12 +13,15 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.reports.blocks import Block
+from medunlearn.reports.view import ResultView, plain_table
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.plans.capacity import capacity_of
 from medunlearn.study.plans.forecast import Forecast, PlannedStage
 from medunlearn.study.plans.missing import missing_parts
 from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import Tuning
+from medunlearn.terminal import short_number
 
 
 class TrialCosts:
@@ -116,6 +119,23 @@ class TuneForecast:
         """All numbers, for JSON."""
         cost = None if self.cost is None else self.cost.facts()
         return {**asdict(replace(self, cost=None)), "cost": cost}
+
+    def view(self, *, every: bool = False) -> ResultView:
+        """Trials of each method and the price, for the terminal; with ``every`` a table of stages too."""
+
+        def work(method: MethodForecast) -> str:
+            flops = (short_number(each) for each in method.flops if each is not None)
+            return " to ".join(dict.fromkeys(flops)) or "not known"
+
+        def blocks() -> Iterator[Block | str | None]:
+            yield f"{self.name}. {self.summary()}"
+            if every and self.cost is not None:
+                yield from self.cost.view(every=True).blocks
+            rows = ((of.method, of.trials, of.done, work(of), of.space) for of in self.methods)
+            yield plain_table(("Method", "Trials", "Done", "FLOPs of a trial", "Searched"), rows, "Trials")
+            yield from self.lines()
+
+        return ResultView(self.facts, blocks())
 
     def summary(self) -> str:
         """Price of the whole in one line; empty if it is not known."""

@@ -16,6 +16,7 @@ from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.reports.json import plain
 from medunlearn.reports.tune_report import TuneContent, tuning_report
+from medunlearn.reports.view import ResultView
 from medunlearn.results.evaluated import Evaluated, reference_of
 from medunlearn.study.graph_run import StudyResult, reasons
 from medunlearn.study.stages import LOST
@@ -77,6 +78,12 @@ class Tuned(StudyResult):
     def table(self) -> pd.DataFrame:
         """The table :attr:`results`."""
         return self.results
+
+    def view(self) -> ResultView:
+        """The best settings of each method, and their results on the reporting half."""
+        shown = self.content().view()
+        data = {"report": self.report, **read_json(self.folder / self.record)}
+        return replace(shown, data=data, blocks=[*shown.blocks, f"report: {self.report}"], failure=self.failures())
 
     def content(self) -> TuneContent:
         """Content of its report."""

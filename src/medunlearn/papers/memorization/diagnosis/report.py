@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from medunlearn.reports.formatting import p_text
 from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import cross_table, gap_cell, grid, records, value_cell
-from medunlearn.reports.view import ResultView
+from medunlearn.reports.view import ResultView, titled
 from medunlearn.results.runs import Run
 from medunlearn.study.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 
@@ -87,8 +88,7 @@ class Diagnosed:
         data = {"folder": str(self.record.folder), "rise": self.results["rise"], "health": self.problems}
         return ResultView(
             data | {name: plain(getattr(self, name)) for name in ("accuracy", "differences", "epochs")},
-            [(title, table) for title, table in tables if table is not None],
-            [*filter(None, (stopping(self), small_text(self), f"Report: {self.report}"))],
+            [*starmap(titled, tables), stopping(self), small_text(self), f"Report: {self.report}"],
             banner(self.problems),
         )
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from medunlearn.audit.screen_blocks import answers
 from medunlearn.papers.memorization.report.content import (
     GREEDY,
     PRIMARY,
@@ -35,7 +36,6 @@ from medunlearn.reports.claims import (
     Evidence,
     Finding,
     Verdict,
-    findings_view,
     settle,
     verdicts,
     without_broken,
@@ -217,13 +217,13 @@ def _apart(name: str, before: tuple[float | None, ...], after: tuple[float | Non
 
 
 def audit_view(content: AuditContent) -> ResultView:
-    """Each model's first screen in words, and the findings, for the terminal."""
+    """Each model's answer, and the findings, for the terminal."""
     claims = findings(content)
-    screens = [f"{s.extraction.label}: {s.answer}. {' '.join(s.conclusions)}" for s in content.screens]
-    cases = [f"{c.verdict.upper()}: {c.claim} {c.summary}" for c in claims if c.cases]
+    cases = [f"{claim.verdict}: {claim.claim} {claim.summary}" for claim in claims if claim.cases]
     rows = [
         verdict | {str(name): n for name, n in claim.counts.items()}
         for verdict, claim in zip(verdicts(claims), claims, strict=True)
     ]
-    data = {"first_screens": [screen.data() for screen in content.screens], "findings": rows}
-    return findings_view(data, "\n".join([*screens, *cases]), content.broken)
+    data: dict[str, Any] = {"first_screens": [screen.data() for screen in content.screens], "findings": rows}
+    data |= {"broken": list(content.broken)} if content.broken else {}
+    return ResultView(data, [*answers(content.screens), *cases], content.broken)

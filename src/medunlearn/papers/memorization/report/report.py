@@ -6,14 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from medunlearn.audit.screen_blocks import (
-    answers,
-    cases_section,
-    identifiers_section,
-    missing_section,
-    tiers_section,
-    ways_section,
-)
+from medunlearn.audit.screen_blocks import answers, search_sections
 from medunlearn.papers.memorization.report import figures as plots
 from medunlearn.papers.memorization.report import tables
 from medunlearn.papers.memorization.report.claims import findings
@@ -75,11 +68,7 @@ def audit_report(content: AuditContent) -> Report:
         caveats if content.problems else None,
         answers(content.screens),
         None if content.problems else caveats,
-        ways_section(content.screens),
-        tiers_section(content.screens),
-        identifiers_section(content.screens),
-        missing_section(content.screens) if content.screens else None,
-        cases_section(content.screens) if content.screens else None,
+        search_sections(content.screens),
         section(
             "Recommendations",
             list(map(_advice, advice)) or _no_advice(content),

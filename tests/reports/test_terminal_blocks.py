@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from medunlearn.cli.listing import TABLES
+from medunlearn.cli.listing import TABLES, first_sentence
 from medunlearn.cli.main import app
-from medunlearn.cli.show import first_sentence
-from medunlearn.reports.blocks import Cell, Table
-from medunlearn.reports.terminal_table import table_lines
-from medunlearn.reports.view import plain_table
+from medunlearn.cli.output import Output
+from medunlearn.errors import MedunlearnError
+from medunlearn.reports.blocks import Cell, Facts, Figure, Section, Table, Text
+from medunlearn.reports.terminal_blocks import block_lines, table_lines
+from medunlearn.reports.view import ResultView, plain_table
 
 NAME = "truth_ratio_utility.published_code"
 LONG = plain_table(
@@ -69,3 +72,29 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest() -> None:
     result = CliRunner().invoke(app, ["list", "attacks", "relearnin"])
     assert result.exit_code == 2
     assert "Did you mean 'relearning'?" in result.output
+
+
+def test_a_section_without_lines_is_left_out() -> None:
+    figure = Figure({"data": []}, "a figure")
+    assert list(block_lines(Section("Figures", (figure,)))) == []
+    assert list(block_lines(Section("Numbers", (figure, Text("one two"))), 5)) == ["Numbers", "one", "two"]
+    assert list(block_lines(Facts((("a path", "with words"),)), 5)) == ["a path: with words"]
+
+
+def test_a_view_is_printed_or_is_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Blocks are not made where JSON is printed, nor data where text is; a failure ends both."""
+
+    def refuse() -> Iterator[str]:
+        raise AssertionError
+        yield ""
+
+    table = pd.DataFrame({"value": [0.5, None]})
+    Output(json=True).show(ResultView(lambda: {"table": table}, refuse(), ["a warning"], ["a note"]))
+    printed = capsys.readouterr()
+    assert (json.loads(printed.out), printed.err) == ({"table": [{"value": 0.5}, {"value": None}]}, "")
+    with pytest.raises(MedunlearnError, match="half"):
+        Output().show(ResultView(lambda: next(refuse()), ["text", None, ""], ["a warning"], ["a note"], "half"))
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("WARNING: a warning\ntext\n", "> a note\n")
+    Output(quiet=True).show(ResultView(blocks=refuse(), notes=["a note"]))
+    assert capsys.readouterr() == ("", "")
