@@ -41,7 +41,7 @@ class Memory:
 
 @pytest.fixture(autouse=True, scope="module")
 def collected() -> Iterator[list[int]]:
-    """A number for each time that garbage is looked for, which with all modules loaded takes a third of a second."""
+    """A number for each garbage collection, which takes a third of a second with all modules loaded."""
     times: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "collect", lambda: times.append(0))

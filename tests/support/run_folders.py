@@ -23,7 +23,12 @@ def write_run(folder: Path, verb: str, label: str, **fields: Any) -> Run:
 
 
 def score_rows(scores: pd.DataFrame, meta: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a score table, not yet checked, of question_id, metric, value (and reason) and of question_id, subject, side, fold, kind."""
+    """Rows of a score table, not yet checked.
+
+    Args:
+        scores: question_id, metric, value (and reason).
+        meta: question_id, subject, side, fold, kind.
+    """
     values = pd.to_numeric(scores["value"]).astype("Float64")
     reasons = scores["reason"] if "reason" in scores else pd.Series(pd.NA, index=scores.index, dtype="string")
     reasons = reasons.where(values.notna(), reasons.fillna("not measured"))

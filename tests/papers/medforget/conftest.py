@@ -77,8 +77,6 @@ def paper_like(about: About) -> float:
 
 
 class LevelFolder(SweepFolder):
-    summarized = False
-
     def __init__(
         self,
         folder: Path,
