@@ -59,7 +59,7 @@ class SweepFolder:
     role's scores.
     """
 
-    summarized = False
+    summarized = True
     titles: Mapping[str, str] = {}
 
     def __init__(self, folder: Path, benchmark: Benchmark) -> None:

@@ -63,10 +63,9 @@ class AmnesiaFolder(SweepFolder):
         shares: Shares = paper_like,
         leakage: bool = True,
         ranked: bool = False,
-        summarized: bool = False,
     ) -> None:
         super().__init__(folder, benchmark)
-        self.shares, self.leakage, self.ranked, self.summarized = shares, leakage, ranked, summarized
+        self.shares, self.leakage, self.ranked = shares, leakage, ranked
         self.disease = {r.groups["patient"]: r.groups["disease"] for r in benchmark.records}
 
     def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
@@ -113,7 +112,7 @@ def gather(clinic: Benchmark) -> Callable[..., SizeResults]:
 @pytest.fixture(scope="session")
 def models(make_sweep: MakeSweep) -> list[Evaluated]:
     """Two methods in the paper's pattern: one collapses, one forgets what shares a disease."""
-    swept: list[Evaluated] = make_sweep(summarized=True).all(SPLITS, ("kl_min", "rmu"))
+    swept: list[Evaluated] = make_sweep().all(SPLITS, ("kl_min", "rmu"))
     return swept
 
 

@@ -24,7 +24,7 @@ PAGE = Page.read("papers/amnesia.md", "AMNESIA report")
 @pytest.fixture(scope="module")
 def swept(make_sweep: Callable[..., Any], clinic: Benchmark) -> Path:
     """A sweep's folder, its benchmark in it; cells name their folders from two folders above."""
-    sweep = make_sweep(summarized=True)
+    sweep = make_sweep()
     cells: list[dict[str, Any]] = [
         {
             "name": f"evaluate {model.run.folder.name}",

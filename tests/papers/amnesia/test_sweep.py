@@ -147,8 +147,7 @@ def test_requests_hide_patients_and_too_few_of_them_have_no_interval(
 def test_seeds_and_contexts(make_sweep: Callable[..., Any], gather: Gather) -> None:
     """Seeds are averaged with each kept, contexts kept apart; what needs a retrained model says so."""
     contexts = ("closed_book", "note")
-    sweep = make_sweep(summarized=True)
-    models = sweep.all(["random_25"], ["rmu"], seeds=SEEDS, contexts=contexts, retrained=False)
+    models = make_sweep().all(["random_25"], ["rmu"], seeds=SEEDS, contexts=contexts, retrained=False)
     results = gather(models)
     assert (results.seeds, results.contexts) == (SEEDS, contexts)
     for context in contexts:

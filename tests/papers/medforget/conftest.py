@@ -77,6 +77,8 @@ def paper_like(about: About) -> float:
 
 
 class LevelFolder(SweepFolder):
+    summarized = False
+
     def __init__(
         self,
         folder: Path,
