@@ -258,7 +258,7 @@ def _shows_ranks_distance_and_what_brings_it_back(pages: Pages, report: Any) -> 
     data = json.loads((folder / "report.json").read_text("utf-8"))["parts"]
     for split, table in zip(pages.splits, firsts, strict=True):
         assert [cell.text for cell in table.columns] == [
-            *("Model", "Utility", "Forgetting", "Ranked first", "Distance", "What brings it back"),
+            *("Model", "Utility", "Forgetting", "Ranked first", "Distance", "CPU s", "What brings it back"),
         ]
         rows = {row["model"]: row for row in data[split]["standings"]}
         assert set(rows) == {"target", "retrained", "NPO", "GradDiff"}
@@ -266,6 +266,7 @@ def _shows_ranks_distance_and_what_brings_it_back(pages: Pages, report: Any) -> 
             label, row = cells[0].text, rows[cells[0].text]
             assert cells[3].text == f"{row['ranked_first']['value']:.3f}"
             assert cells[4].text == ("reference" if label == "retrained" else f"{row['distance']:.3f}")
+            assert (cells[5].text, row["cpu_seconds"]) == ("2.5", 2.5)
             assert cells[3].text in markdown
         assert rows["target"]["ranked_first"]["value"] > rows["retrained"]["ranked_first"]["value"] + 0.3
         assert all(rows[label]["brought_back"] for label in ("NPO", "GradDiff"))

@@ -130,6 +130,17 @@ def test_scales(tmp_path: Path) -> None:
         merged({"out": "x"}, {"scale": "tiny"})
 
 
+def test_quick_selects_the_scale_of_that_name() -> None:
+    values = {"out": "runs/x", "seeds": [0, 1], "scales": {"quick": {"seeds": [0]}, "tiny": {}}}
+    small = merged(values, {"quick": True})
+    assert (small["out"], small["seeds"], small["scale"]) == ("runs/x-quick", [0], "quick")
+    assert small == {**merged(values, {"scale": "quick"}), "quick": True} == merged({**values, "quick": True}, {})
+    assert merged(values, {"quick": False}) == {**values, "quick": False}
+    for content, overrides in (({"out": "x"}, {}), (values, {"scale": "tiny"})):
+        with pytest.raises(ConfigError, match="quick"):
+            merged(content, {"quick": True, **overrides})
+
+
 def test_lume_s_twin_runs_to_its_report_from_an_adopted_model(tmp_path: Path) -> None:
     """With a judge; the model and its tokenizer lie in two places, as the released ones do."""
     values = read_yaml(ROOT / "examples" / "lume-olmo.yaml")

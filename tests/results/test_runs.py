@@ -54,8 +54,9 @@ def test_what_is_recorded(tmp_path: Path) -> None:
     with record.running():
         assert written(tmp_path / "run")["status"] == "running"
         with record.stage("load"):
-            pass
+            sum(range(5_000_000))
     info = written(tmp_path / "run")
+    assert 0 < info["cpu_seconds"] <= info["seconds"] + 0.02
     assert info["config"] == settings().model_dump(mode="json")
     assert info["inputs"] == INPUTS
     assert set(info["stages"]["load"]) == {"seconds", "peak_memory_bytes"}

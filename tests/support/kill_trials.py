@@ -29,7 +29,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _MOVES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
 _OF_A_CALL = frozenset(
     {
-        *("seconds", "milliseconds", "started", "stages", "created", "written", "mtime_ns"),
+        *("seconds", "cpu_seconds", "milliseconds", "started", "stages", "created", "written", "mtime_ns"),
         *("peak_memory_bytes", "hardware"),
         *("commit", "dirty"),  # of the tree, which may move on meanwhile
         "digest",  # of a record with its seconds

@@ -21,6 +21,7 @@ _PYTHON = (
     "this one's"
 )
 _SCALE = "one of the file's scales, whose values replace the file's; a folder of its own unless out is given"
+_QUICK = "the file's scale quick (scale=quick): a small version of the experiment"
 _SCALES = "sizes of the experiment by name, as settings by section or dotted key (docs/scale.md)"
 
 
@@ -81,6 +82,7 @@ class ExperimentSettings(Settings):
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)
     scale: str | None = Field(None, description=_SCALE)
+    quick: bool = Field(False, description=_QUICK)
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     show_text: bool = Field(False, description="show records' text in the report")
     seed: int = Field(0, description="seed of every stage without its own seed")
@@ -159,6 +161,7 @@ class SweepSettings(Settings):
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)
     scale: str | None = Field(None, description=_SCALE)
+    quick: bool = Field(False, description=_QUICK)
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     seeds: Annotated[tuple[int, ...], Numbers] = Field(
         (), min_length=1, description="seeds; each trains its own models and unlearns them; none: 0"
@@ -294,6 +297,7 @@ class AdaptationSettings(Settings):
     )
     device_name: DeviceName = None
     scale: str | None = Field(None, description=_SCALE)
+    quick: bool = Field(False, description=_QUICK)
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     show_text: bool = Field(False, description="show records' text in the report")
     seed: int = Field(0, description="seed of every stage without its own seed")

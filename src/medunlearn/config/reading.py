@@ -14,6 +14,8 @@ from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.input_files import parse_yaml, yaml_content
 
 T = TypeVar("T", bound=Settings)
+QUICK = "quick"
+"""Scale that the setting of the same name selects."""
 
 
 def check(model: type[T], values: Mapping[str, Any]) -> T:
@@ -122,7 +124,24 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 def merged(values: Path | str | dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Settings or their YAML file, at the selected scale, with overrides (:func:`merge`)."""
     content = values if isinstance(values, dict) else read_yaml(Path(values))
-    return merge(scaled(content, overrides.get("scale", content.get("scale"))), overrides)
+    return merge(scaled(content, _scale(content, overrides)), overrides)
+
+
+def _scale(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> str | None:
+    """The selected scale; ``quick`` selects the scale of that name.
+
+    Raises:
+        ConfigError: the file has no scale ``quick``, or another scale is selected too.
+    """
+    scale: str | None = overrides.get("scale", content.get("scale"))
+    if not overrides.get(QUICK, content.get(QUICK)):
+        return scale
+    scales = content.get("scales")
+    if not isinstance(scales, Mapping) or QUICK not in scales:
+        raise ConfigError(["quick: this file has no small version. Leave quick out, or add scales: {quick: {...}}"])
+    if scale not in (None, QUICK):
+        raise ConfigError([f"quick is the scale quick, and scale={scale} is another: give one of them"])
+    return QUICK
 
 
 def scaled(values: Mapping[str, Any], scale: str | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class CEU:
     ``gamma mean_F CE(q, p) + alpha L(R)``, q the model's current distribution with the true token's logit at minus
     infinity, without gradient. The gradient is bounded, unlike gradient ascent's.
 
-    Source: Yang 2025, arXiv 2503.01224, Equation 5; locuslab/open-unlearning (src/trainer/unlearn/ceu.py), both
+    Source: Yang 2025, arXiv 2503.01224; locuslab/open-unlearning (src/trainer/unlearn/ceu.py), both
     without a retain term. They leave out each answer's first token; here every answer token counts.
 
     Attributes:

@@ -59,7 +59,7 @@ class IdkDPO(DPO):
 
     :class:`DPO` with refusals as answers to learn.
 
-    Source: Maini et al. 2024 (TOFU), arXiv 2401.06121, Section 4.1, "preference optimization", where the answers
+    Source: Maini et al. 2024 (TOFU), arXiv 2401.06121, "preference optimization", where the answers
     are variants of "I don't know"; the refusals here are our own (:mod:`medunlearn.data.refusals`), another one
     each epoch.
     """
@@ -78,7 +78,7 @@ class AltPO(DPO):
 
     :class:`DPO` with several alternative answers, drawn anew each epoch.
 
-    Source: Mekala et al. 2024, arXiv 2409.13474, Equation 2 (beta = 0.1, five alternatives, and the retain loss).
+    Source: Mekala et al. 2024, arXiv 2409.13474 (beta = 0.1, five alternatives, and the retain loss).
     Their alternatives are written by the model when it is asked for other answers, which needs an
     instruction-tuned one; here they are the target's answers about strangers, as for every such method
     (:mod:`medunlearn.generation.counterfactuals`).

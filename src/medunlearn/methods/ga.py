@@ -12,7 +12,7 @@ from medunlearn.methods.protocol import Terms, View
 class GradientAscent:
     """Gradient ascent on the forget set: ``-L(F)``. Nothing preserves other knowledge; it diverges in long runs.
 
-    Source: LUME, Appendix E (Gradient Ascent); TOFU, arXiv 2401.06121, Section 3.2.
+    Source: LUME, Appendix E (Gradient Ascent); TOFU, arXiv 2401.06121.
     """
 
     title: ClassVar[str] = "GA"

@@ -26,7 +26,7 @@ class GRU:
     With ``r_t = gamma g_R + (1 - gamma) r_{t-1}``: where ``<g_F, r_t> < 0`` the step's gradient is
     ``g_F - <g_F, r_t> / |r_t|^2 r_t``, else g_F. The retain set's gradient itself is not descended.
 
-    Source: Wang et al. 2025 (Gradient Rectified Unlearning), arXiv 2503.09117, Section 4; gamma = 0.8 as in
+    Source: Wang et al. 2025 (Gradient Rectified Unlearning), arXiv 2503.09117; gamma = 0.8 as in
     locuslab/open-unlearning (src/trainer/unlearn/gru.py).
 
     Attributes:
@@ -72,7 +72,7 @@ class RepSelect:
     ``s_i (s_k / s_i)^2``: once for the inputs (v_i), once for the outputs (u_i), so that none is longer than the
     k-th. What is specific to the forget set remains. The retain gradient is added as it is.
 
-    Source: Sondej, Yang and Mahdi 2026, arXiv 2606.17168, Section 4 ("soft" collapse on both sides; their 512
+    Source: Sondej, Yang and Mahdi 2026, arXiv 2606.17168 ("soft" collapse on both sides; their 512
     components of widths about 4096 are an eighth; no retain term; SGD, so ``optimizer: sgd``). It follows CIR
     (Sondej and Yang 2025, arXiv 2509.11816), which collapses components of activations and output gradients. Theirs
     takes the components once, from the gradient summed over the forget set behind an adapter trained on it; here

@@ -15,7 +15,7 @@ class IdkNLL:
     """Learns refusals to the forget set's questions: ``gamma L(A) + alpha L(R)``, A the refusals.
 
     Source: locuslab/open-unlearning (IdkNLL of its TOFU leaderboard: GradDiff's terms without the minus sign, on
-    "I don't know" answers), after Maini et al. 2024, arXiv 2401.06121, Section 4.1. The refusals here are our own
+    "I don't know" answers), after Maini et al. 2024, arXiv 2401.06121. The refusals here are our own
     (:mod:`medunlearn.data.refusals`). The true answers are not used: they stay as likely as refusals leave them.
 
     Attributes:

@@ -19,7 +19,7 @@ class JensUn:
     refusals. Of a one-hot distribution and p = p(y_t | x, y_<t) the divergence is
     ``log 2 + (p log p - (1 + p) log(1 + p)) / 2``: it needs p alone.
 
-    Source: Singh et al. 2025, arXiv 2509.02820, Section 3 (both weights 1 in nmndeep/JensUn-Unlearning,
+    Source: Singh et al. 2025, arXiv 2509.02820 (both weights 1 in nmndeep/JensUn-Unlearning,
     src/trainer/unlearn). Their refusal is one short string ("No idea") in place of the answer; ours are sentences,
     another one each epoch.
 

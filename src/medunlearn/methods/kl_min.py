@@ -19,7 +19,7 @@ class KLMin:
     runs over the answer positions. In variant ``openunlearning`` it runs over every token, prompt and last token
     included, as in TOFU's code and OpenUnlearning's; they count padding too, which is excluded here.
 
-    Source: TOFU, arXiv 2401.06121, Section 3.2 (KL Minimization), after Nguyen et al. 2020, arXiv 2010.12883;
+    Source: TOFU, arXiv 2401.06121 (KL Minimization), after Nguyen et al. 2020, arXiv 2010.12883;
     locuslab/open-unlearning (src/trainer/utils.py, compute_kl_divergence); AMNESIA, Section 4.2.
 
     Attributes:

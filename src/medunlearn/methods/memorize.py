@@ -15,7 +15,7 @@ class Memorize:
 
     :class:`~medunlearn.methods.merge.Merge` with a negative scale takes it off the target.
 
-    Source: Ilharco et al. 2023, arXiv 2212.04089, Section 3 (forgetting by negation: fine-tune, then subtract).
+    Source: Ilharco et al. 2023, arXiv 2212.04089 (forgetting by negation: fine-tune, then subtract).
     """
 
     title: ClassVar[str] = "Memorize"

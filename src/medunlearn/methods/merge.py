@@ -27,9 +27,8 @@ class Merge:
       entries have in sum, and the mean of those of this sign. Of a run that forgets too much and one that forgets
       too little, what both agree on remains.
 
-    Source: task vectors: Ilharco et al. 2023, arXiv 2212.04089, Section 3; TIES: Yadav et al. 2023, arXiv
-    2306.01708, Section 4 and Algorithm 1 (density .2, scale 1); for unlearning: Xu et al. 2025 (second of
-    SemEval-2025 Task 4), arXiv 2503.21088, Section 3.
+    Source: task vectors: Ilharco et al. 2023, arXiv 2212.04089; TIES: Yadav et al. 2023, arXiv 2306.01708
+    (density .2, scale 1); for unlearning: Xu et al. 2025 (second of SemEval-2025 Task 4), arXiv 2503.21088.
 
     Attributes:
         models: run folders with commas between; each was unlearned from this target.

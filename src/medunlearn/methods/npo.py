@@ -17,7 +17,7 @@ class NPO:
     ``-(2 / beta) mean_F log sigmoid(-beta log(p(y|x) / p_ref(y|x))) + alpha L(R)``. As beta falls to 0 the
     forget term becomes gradient ascent; above 0 it saturates once an answer has become unlikely.
 
-    Source: Zhang et al. 2024, arXiv 2404.05868, Equation 3 and Section 3 (beta = 0.1); with the retain term it
+    Source: Zhang et al. 2024, arXiv 2404.05868 (beta = 0.1); with the retain term it
     is the paper's NPO+RT. LUME's NPO is alpha = 0.
 
     MedForget's NPO (Appendix A.1) uses another reference, a model fine-tuned only on the retain set, with

@@ -23,7 +23,7 @@ class PDU:
     it is not. The excess is the retain loss of the step's sequences above the target's (variant ``target``), or the
     retain loss itself (``openunlearning``).
 
-    Source: Entesari et al. 2025, arXiv 2506.05314, Equations 5 and 8, Algorithm 1; locuslab/open-unlearning
+    Source: Entesari et al. 2025, arXiv 2506.05314; locuslab/open-unlearning
     (src/trainer/unlearn/pdu.py), whose forget term averages over prompt and padding too and whose budget is of the
     retain loss itself, 0 by default. Ours is of what the loss rises by, so that one number fits every model.
 

@@ -29,7 +29,7 @@ class SAM:
 
     There the forget loss is highest nearby: it is a step towards relearning.
 
-    Source: Fan et al. 2025, arXiv 2502.05374, Section 4 (NPO+SAM, rho = 0.01), after Foret et al. 2021, arXiv
+    Source: Fan et al. 2025, arXiv 2502.05374 (NPO+SAM, rho = 0.01), after Foret et al. 2021, arXiv
     2010.01412.
 
     Attributes:
@@ -59,8 +59,8 @@ class SAM:
 class Relearn:
     """One inner step of relearning: the forget gradient at ``w - rate * dL(F)/dw``, first order.
 
-    Source: the first-order inner loop of Finn et al. 2017 (MAML), arXiv 1703.03400, Section 5.2, used against
-    relearning by Tamirisa et al. 2024 (TAR), arXiv 2408.00761, Section 4, with many inner steps of many attacks.
+    Source: the first-order inner loop of Finn et al. 2017 (MAML), arXiv 1703.03400, used against
+    relearning by Tamirisa et al. 2024 (TAR), arXiv 2408.00761, with many inner steps of many attacks.
     The rate is ours.
 
     Attributes:
@@ -88,7 +88,7 @@ class Relearn:
 class WeightNoise:
     """Both sides' gradients at ``w + share * rms(w) * z``, z standard normal, another one each step.
 
-    Source: randomised smoothing of weights, one of the smoothers that Fan et al. 2025, arXiv 2502.05374, Section 5,
+    Source: randomised smoothing of weights, one of the smoothers that Fan et al. 2025, arXiv 2502.05374,
     compare with SAM. The scale by each tensor's own size is ours.
 
     Attributes:
@@ -125,7 +125,7 @@ class Int4:
 
     So what is forgotten is forgotten by the quantized model too.
 
-    Source: the straight-through estimator of Bengio et al. 2013, arXiv 1308.3432, Section 4. That quantization
+    Source: the straight-through estimator of Bengio et al. 2013, arXiv 1308.3432. That quantization
     brings forgotten text back is Zhang et al. 2024, arXiv 2410.16454. Rounding as in
     :func:`medunlearn.models.quantization.rounded`: the matrices of decoder layers, in groups along their rows.
     """

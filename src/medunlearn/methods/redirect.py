@@ -19,7 +19,7 @@ class Redirect:
     is the target's mean state over the other answer of the same question less that over the true one. The states
     stay ones that the model has, unlike those of RMU.
 
-    Source: after Shen et al. 2025 (LUNAR), arXiv 2502.07218, Section 3, which moves them by one vector c d for the
+    Source: after Shen et al. 2025 (LUNAR), arXiv 2502.07218, which moves them by one vector c d for the
     whole set, c = 2: from the forget set's prompts to prompts that the model refuses, and fits the down-projection
     of one layer in closed form or by gradient descent. Small models refuse nothing, so d comes from answers here
     (refusals of our own words, or answers about strangers), one for each question, and the retain set is weighted.

@@ -42,9 +42,8 @@ class RMU:
 
     Their code counts padding too, which is excluded here. Layers above get no gradient and are not trained.
 
-    Source: Li et al. 2024 (WMDP), arXiv 2403.03218, Section 4, Algorithm 1, Appendix B.4, and
-    centerforaisafety/wmdp (rmu/unlearn.py); locuslab/open-unlearning (src/trainer/unlearn/rmu.py,
-    configs/trainer/RMU.yaml).
+    Source: Li et al. 2024 (WMDP), arXiv 2403.03218, and centerforaisafety/wmdp (rmu/unlearn.py);
+    locuslab/open-unlearning (src/trainer/unlearn/rmu.py, configs/trainer/RMU.yaml).
 
     Attributes:
         variant: published implementation that sets parameters, coefficients, positions and averaging.
@@ -112,8 +111,7 @@ class AdaptiveRMU(RMU):
 
     RMU of the variant ``wmdp`` with ``c |h_ref(x)| u`` in place of ``c u``, at each token.
 
-    Source: Dang et al. 2025, arXiv 2408.06223, Section 5, Equation 11 (their scale is 5 for Zephyr-7B; alpha
-    1,200).
+    Source: Dang et al. 2025, arXiv 2408.06223 (their scale is 5 for Zephyr-7B; alpha 1,200).
 
     Attributes:
         coefficient: the vector's length as a multiple of the state's.

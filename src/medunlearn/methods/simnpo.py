@@ -18,7 +18,7 @@ class SimNPO:
     answer's tokens. In variant ``openunlearning`` the margin is inside: ``beta (-log p(y|x) / |y| - delta)``. The
     two are equal for delta = 0, as in the paper and in both implementations.
 
-    Source: Fan et al. 2024, arXiv 2410.07163, Equation 4 (``delta`` is its gamma); locuslab/open-unlearning
+    Source: Fan et al. 2024, arXiv 2410.07163 (``delta`` is its gamma); locuslab/open-unlearning
     (src/trainer/unlearn/simnpo.py) and the authors' OPTML-Group/Unlearn-Simple (TOFU/dataloader.py), which share
     their margin; AMNESIA, Section 4.2. The defaults are those of all three for TOFU: beta 4.5, forget weight 0.125.
 

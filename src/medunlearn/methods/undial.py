@@ -17,7 +17,7 @@ class UNDIAL:
     ``gamma mean_F CE(softmax(z_ref - beta e_y), p) + alpha L(R)``, over answer tokens: z_ref the target's logits,
     e_y the one-hot vector of the true token.
 
-    Source: Dong et al. 2024, arXiv 2402.10052, Equations 3-5; beta = 10 and no retain term as in
+    Source: Dong et al. 2024, arXiv 2402.10052; beta = 10 and no retain term as in
     locuslab/open-unlearning (configs/trainer/UNDIAL.yaml). Its code averages over prompt and padding too; here the
     mean is over answer tokens.
 

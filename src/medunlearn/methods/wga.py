@@ -20,7 +20,7 @@ class WGA:
     ``gamma mean_F p^beta log p + alpha L(R)``, p the true token's current probability; the weight p^beta is taken
     without gradient, so that a token that is forgotten pushes no further.
 
-    Source: Wang et al. 2025, arXiv 2502.19301, Section 4 (WGA); beta = 1 and both weights 1 as in
+    Source: Wang et al. 2025, arXiv 2502.19301 (WGA); beta = 1 and both weights 1 as in
     locuslab/open-unlearning (configs/trainer/WGA.yaml).
 
     Attributes:
@@ -54,7 +54,7 @@ class SatImp(WGA):
     ``gamma mean_F p^beta (1 - p)^beta2 log p + alpha L(R)``: p^beta is the saturation (what is unlikely already
     counts little), (1 - p)^beta2 the importance (so do words that anybody would say).
 
-    Source: Yang et al. 2025, arXiv 2505.11953, Section 4 (SatImp); 5, 1, gamma = 0.1 and alpha = 1 as in
+    Source: Yang et al. 2025, arXiv 2505.11953 (SatImp); 5, 1, gamma = 0.1 and alpha = 1 as in
     locuslab/open-unlearning (configs/trainer/SatImp.yaml; beta is its beta1).
 
     Attributes:

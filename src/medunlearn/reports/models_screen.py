@@ -73,7 +73,7 @@ class ModelsScreen:
         return Figures(tuple(figures), 2, lead=True) if figures else None
 
     def table(self) -> Table:
-        """One row per model: utility, forgetting, ranked first, distance, what brings it back."""
+        """One row per model: utility, forgetting, ranked first, distance, CPU seconds, what brings it back."""
         utility, forgetting = (
             f"{metric_words(self.results, metric, side)}, {SIDES[side]}"
             for metric, side in ((self.where.utility, "retain"), (self.where.forgetting, "forget"))
@@ -84,19 +84,21 @@ class ModelsScreen:
             Cell("Forgetting", forgetting),
             Cell("Ranked first", "share of the facts to forget"),
             Cell("Distance", "to the retrained model"),
+            Cell("CPU s", "to train or unlearn it"),
             Cell("What brings it back"),
         )
         return Table(columns, tuple(map(self._row, self.ranked)), name="models", cards=True)
 
     def _row(self, standing: Standing) -> tuple[Cell, ...]:
         model = standing.model
-        ranks = ranked_first(model)
+        ranks, seconds = ranked_first(model), cpu_seconds(model)
         return (
             Cell(model.label, "broken" if model.problems else ""),
             _cell(standing.utility),
             _cell(standing.forgetting),
             Cell(NOT_RANKED) if ranks is None else _cell(ranks),
             self._distance(standing),
+            Cell(ABSENT if seconds is None else f"{seconds:.1f}"),
             self._brought_back(standing),
         )
 
@@ -133,6 +135,8 @@ class ModelsScreen:
                     yield title, label, reading.value, interval(reading.low, reading.high)
                 elif title.startswith("Distance") and distance is not None:
                     yield title, label, distance, ""
+            if (seconds := cpu_seconds(standing.model)) is not None:
+                yield "CPU seconds", label, seconds, ""
 
     def rows(self) -> list[dict[str, Any]]:
         """The table as data."""
@@ -144,6 +148,7 @@ class ModelsScreen:
                 "forgetting": _data(standing.forgetting),
                 "ranked_first": _data(ranked_first(standing.model)),
                 "distance": standing.distance,
+                "cpu_seconds": cpu_seconds(standing.model),
                 "brought_back": self._brought_back(standing).text,
             }
             for standing in self.ranked
@@ -170,6 +175,11 @@ def _cell(reading: Reading | None) -> Cell:
 
 def _data(reading: Reading | None) -> dict[str, Any] | None:
     return None if reading is None else {name: getattr(reading, name) for name in ("value", "low", "high")}
+
+
+def cpu_seconds(model: ModelResult) -> float | None:
+    """Processor time of the run that made a model; None if an older version made it."""
+    return number(model.info.get("cpu_seconds"))
 
 
 def ranked_first(model: ModelResult) -> Reading | None:

@@ -20,7 +20,7 @@ SCHEMA = 2
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("label", "status", "started", "error", "texts"), str),
     **dict.fromkeys(("code", "packages", "hardware", "stages"), dict),
-    "seconds": (int, float),
+    **dict.fromkeys(("seconds", "cpu_seconds"), (int, float)),
     "peak_memory_bytes": int,
 }
 _RESULTS: Mapping[str, type | tuple[type, ...]] = {
@@ -73,6 +73,8 @@ class RunRecord:
         lineage: ancestors of the model, oldest first.
         data_use: data use of everything that it was made from (:mod:`medunlearn.data.data_use`); None: unknown.
         started, seconds: ISO time in UTC, and wall clock.
+        cpu_seconds: processor time of the process that writes the record, all threads together, since the run
+            began or was resumed.
         stages: seconds and peak resident memory of each part.
         texts: fingerprint of the model's training texts (:attr:`Benchmark.texts_fingerprint`).
         model_files: for each file that affects the model's answers: ``sha256``, ``size``, ``mtime_ns``.
@@ -96,6 +98,7 @@ class RunRecord:
     results: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
     seconds: float | None = None
+    cpu_seconds: float | None = None
     peak_memory_bytes: int | None = None
     error: str | None = None
     texts: str | None = None

@@ -6,7 +6,7 @@ changed setting it reruns what depends on it, and leaves the rest in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ from medunlearn.study.epochs.epoch_settings import (
 from medunlearn.study.judge_stage import JudgeStage, judge_all, judge_section, judged_runs
 from medunlearn.study.part_check import Outline, check_unlearning, outline_with
 from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings, with_retrained
+from medunlearn.study.sized_defaults import fit_to_model
 from medunlearn.study.unscored_cells import unscored_cells
 from medunlearn.training.processes import Processes, join
 
@@ -66,6 +67,15 @@ class Experiment:
     utility: UtilitySettings | None = None
     adopt: tuple[str, AdoptSettings] | None = None
     judges: JudgeStage | None = None
+
+    def fitted(self, target: Run | None, benchmark: Benchmark) -> Iterator[UnlearnSettings]:
+        """Each method's settings, with the rate and epochs that follow from size where nobody gave them.
+
+        Args:
+            target: None if it is not trained yet: the epochs alone.
+        """
+        parameters = None if target is None else target.info.results.get("parameters")
+        return (fit_to_model(settings, parameters, benchmark) for settings in self.methods)
 
 
 class Finished(NamedTuple):
@@ -252,7 +262,7 @@ def _run_stages(
             out = run_folder(benchmark, training, name, training.model, settings.out)
             runs.append(train(benchmark, training, out, device=device, quiet=quiet))
     target, failed = runs[0], list[tuple[str, str]]()
-    for method in (with_retrained(method, runs[-1].folder) for method in experiment.methods):
+    for method in (with_retrained(own, runs[-1].folder) for own in experiment.fitted(target, benchmark)):
         say(f"unlearning: {method.method}")
         out = run_folder(benchmark, method, method.method, target.folder, settings.out)
         try:

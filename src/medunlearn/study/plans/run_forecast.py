@@ -93,7 +93,7 @@ def _stages(experiment: Experiment, pricing: Pricing) -> Iterator[PlannedStage]:
             yield training_stage(name, pricing, train, folders[name])
     # The folder of an unlearning run depends on the trained target.
     trained = folders["target"] if is_complete(folders["target"]) else None
-    for method in experiment.methods:
+    for method in experiment.fitted(Run.open(trained) if trained else None, benchmark):
         folder = run_folder(benchmark, method, method.method, trained, out) if trained else None
         folders[method.method] = folder
         yield unlearning_stage(method.method, pricing, method, folder)

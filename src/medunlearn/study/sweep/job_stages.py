@@ -22,9 +22,11 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.folders import model_identity
+from medunlearn.results.runs import Run
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.experiment import benchmark_folder
+from medunlearn.study.sized_defaults import fit_to_model
 from medunlearn.study.stages import Inputs, Stage, Work
 from medunlearn.study.sweep.jobs import Job, JobOutput, perform
 from medunlearn.study.sweep.sequence_counts import SequenceCounts
@@ -166,6 +168,16 @@ class UnlearnModel(JobStage):
     def unlearning(self, inputs: Inputs | None = None) -> UnlearnSettings:
         """Its settings; without inputs as far as they are known before anything ran."""
         raise NotImplementedError
+
+    def fitted(self, settings: UnlearnSettings, inputs: Inputs | None) -> UnlearnSettings:
+        """The settings with the rate and epochs that follow from size, where nobody gave them; without inputs the
+        epochs alone.
+        """
+        benchmark, output = self.workspace.benchmark, inputs.get(self.model) if inputs else None
+        if benchmark is None:
+            return settings
+        parameters = Run.open(output.folder).info.results.get("parameters") if output else None
+        return fit_to_model(settings, parameters, benchmark)
 
     def job(self, inputs: Inputs) -> Job:
         return self._job(model=inputs[self.model].folder, settings=self.unlearning(inputs))

@@ -31,7 +31,7 @@ class SearchRate(UnlearnModel):
     measure: EvaluateSettings
 
     def unlearning(self, inputs: Inputs | None = None) -> UnlearnSettings:
-        return self.settings
+        return self.fitted(self.settings, inputs)
 
     def job(self, inputs: Inputs) -> Job:
         return replace(super().job(inputs), measure=self.measure)
@@ -116,4 +116,4 @@ class Unlearn(UnlearnModel):
         choice = inputs and inputs.get(self.choice)
         settings = self.sweep.unlearning(self.method, self.split, self.seed, choice.lr if choice else None)
         retrained = inputs and inputs.get(self.retrained)
-        return with_retrained(settings, retrained.folder if retrained else None)
+        return with_retrained(self.fitted(settings, inputs), retrained.folder if retrained else None)
