@@ -69,8 +69,8 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
             f"The {row['measure']} of {row['item']!r} must have either a value or a reason why there is none."
         )
     labels = [name for name in rows.columns if name not in COLUMNS]
-    columns = {**texts, "value": pd.arrays.FloatingArray(values.copy(), unscored), "reason": reasons}
-    table = rows[[*COLUMNS, *labels]].assign(**columns)
+    value = pd.arrays.FloatingArray(values.copy(), unscored)
+    table = rows[[*COLUMNS, *labels]].assign(**texts, value=value, reason=reasons)
     refuse_duplicates(table, ["item", "measure", *labels])
     return table.reset_index(drop=True)
 
