@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -39,9 +39,18 @@ class Memory:
         return batch
 
 
+@pytest.fixture(autouse=True, scope="module")
+def collected() -> Iterator[list[int]]:
+    """A number for each garbage collection, which takes a third of a second with all modules loaded."""
+    times: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "collect", lambda: times.append(0))
+        yield times
+
+
 @pytest.mark.parametrize("error", ERRORS)
-def test_halved_until_it_fits_and_doubled_after_two(error: BaseException) -> None:
-    memory = Memory(2, error)
+def test_halved_until_it_fits_and_doubled_after_two(error: BaseException, collected: list[int]) -> None:
+    memory, before = Memory(2, error), len(collected)
     items = []
     for batch in Batching(8).over(range(24), memory):
         items += batch
@@ -49,6 +58,8 @@ def test_halved_until_it_fits_and_doubled_after_two(error: BaseException) -> Non
             memory.room = 8
     assert items == list(range(24))
     assert memory.tried == [8, 4, 2, 2, 4, 4, 8, 4]
+    # What failed is let go each time.
+    assert len(collected) - before == 2
 
 
 def test_what_fails_again_and_again_is_tried_ever_more_seldom() -> None:
@@ -73,9 +84,7 @@ def test_once_it_fits_its_failures_count_anew() -> None:
 @given(room=st.integers(1, 9), largest=st.integers(1, 9), count=st.integers(0, 40))
 def test_each_item_once_in_order(room: int, largest: int, count: int) -> None:
     memory = Memory(room)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gc, "collect", lambda: 0)  # hundreds of times, it takes half a minute
-        batches = list(Batching(largest).over(range(count), memory))
+    batches = list(Batching(largest).over(range(count), memory))
     assert [item for batch in batches for item in batch] == list(range(count))
     assert max(memory.tried, default=0) <= largest
 

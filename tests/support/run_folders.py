@@ -12,7 +12,7 @@ import pandas as pd
 from medunlearn.models.folders import file_facts
 from medunlearn.results.evaluated import SUMMARY, summarize_evaluation
 from medunlearn.results.runs import Run, RunRecord
-from medunlearn.results.scores import measured, write_scores
+from medunlearn.results.scores import write_scores
 
 
 def write_run(folder: Path, verb: str, label: str, **fields: Any) -> Run:
@@ -25,12 +25,18 @@ def write_run(folder: Path, verb: str, label: str, **fields: Any) -> Run:
 
 
 def score_rows(scores: pd.DataFrame, meta: pd.DataFrame) -> pd.DataFrame:
-    """The score table of question_id, metric, value (and reason) and of question_id, subject, side, fold, kind."""
+    """Rows of a score table, not yet checked.
+
+    Args:
+        scores: question_id, metric, value (and reason).
+        meta: question_id, subject, side, fold, kind.
+    """
     values = pd.to_numeric(scores["value"]).astype("Float64")
     reasons = scores["reason"] if "reason" in scores else pd.Series(pd.NA, index=scores.index, dtype="string")
     reasons = reasons.where(values.notna(), reasons.fillna("not measured"))
     labels = meta.rename(columns={"question_id": "item"})
-    return measured(scores.assign(value=values, reason=reasons), labels)
+    renamed = scores.rename(columns={"question_id": "item", "metric": "measure"})
+    return renamed.assign(value=values, reason=reasons).merge(labels, on="item", how="left", validate="many_to_one")
 
 
 def write_evaluation(folder: Path, scores: pd.DataFrame, meta: pd.DataFrame, replicates: int) -> None:

@@ -128,7 +128,8 @@ class SweepFolder:
             for q in self.benchmark.questions
             if q.fold in ("train", "holdout", "rephrase")
         ]
-        return pd.DataFrame(rows, columns=["question_id", "subject", "side", "fold", "kind"])
+        # Text as objects: on tables so small every step with Arrow's strings costs more.
+        return pd.DataFrame(rows, columns=["question_id", "subject", "side", "fold", "kind"], dtype=object)
 
     def all(
         self,

@@ -55,23 +55,24 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     absent = [name for name in COLUMNS if name not in rows.columns]
     if absent:
         raise InputError(f"The score table lacks the column {', '.join(absent)}; it has {', '.join(rows.columns)}.")
-    for name in _TEXT:
-        if rows[name].isna().any() or (rows[name].astype("str") == "").any():
+    texts = {name: rows[name].astype("str") for name in _TEXT}
+    for name, text in texts.items():
+        if text.isna().any() or (text == "").any():
             raise InputError(f"A row of the score table has no {name}.")
     values = numbers(rows)
     reasons = rows["reason"].astype("string")
-    wrong = np.isnan(values) != reasons.notna().to_numpy()
+    unscored = np.isnan(values)
+    wrong = unscored != reasons.notna().to_numpy()
     if wrong.any():
         row = rows.iloc[int(np.flatnonzero(wrong)[0])]
         raise InputError(
             f"The {row['measure']} of {row['item']!r} must have either a value or a reason why there is none."
         )
     labels = [name for name in rows.columns if name not in COLUMNS]
-    table = rows[[*_TEXT, *labels]].assign(value=pd.array(values, dtype="Float64"), reason=reasons)
-    table["value"] = table["value"].mask(np.isnan(values))
-    table = table.astype(dict.fromkeys(_TEXT, "str"))
+    value = pd.arrays.FloatingArray(values.copy(), unscored)
+    table = rows[[*COLUMNS, *labels]].assign(**texts, value=value, reason=reasons)
     refuse_duplicates(table, ["item", "measure", *labels])
-    return table[[*COLUMNS, *labels]].reset_index(drop=True)
+    return table.reset_index(drop=True)
 
 
 def measured(scores: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:

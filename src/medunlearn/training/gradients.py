@@ -247,6 +247,14 @@ def _sum_shares(shares: Sequence[_Share]) -> dict[str, float]:
     return summed
 
 
+def _seed(device: torch.device, seed: int) -> None:
+    """Seed what a model draws from; ``torch.manual_seed`` keeps a formatted stack for each absent device."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 def _sum_terms(
     training: Training,
     sequences: Mapping[str, Sequence[TokenSequence]],
@@ -269,7 +277,7 @@ def _sum_terms(
     )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro, weight in _assigned_pieces(pieces, training):
-            torch.manual_seed(stable_seed("dropout", settings.seed, number, place))
+            _seed(device, stable_seed("dropout", settings.seed, number, place))
             with autocast(device, settings.precision):
                 views = {
                     side: ModelView(

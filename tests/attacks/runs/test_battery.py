@@ -69,15 +69,20 @@ def attacked(knowing: dict[str, Run], pulses: Benchmark, tmp_path_factory: pytes
     return attack(knowing["nothing"], pulses, settings, against=others, device="cpu", quiet=True)
 
 
-def rows(attacked: Attacks, label: str) -> pd.DataFrame:
-    table = BroughtBack.of(attacked).table
+@pytest.fixture(scope="module")
+def battery(attacked: Attacks) -> BroughtBack:
+    return BroughtBack.of(attacked)
+
+
+def rows(battery: BroughtBack, label: str) -> pd.DataFrame:
+    table = battery.table
     assert tuple(table.columns) == COLUMNS
     own = table[(table["model"] == label) & (table["side"] == "forget")].set_index("attack")
     return own[own["value"].notna()]
 
 
-def test_controls(attacked: Attacks) -> None:
-    nothing = rows(attacked, attacked.models[0].run.label)
+def test_controls(attacked: Attacks, battery: BroughtBack) -> None:
+    nothing = rows(battery, attacked.models[0].run.label)
     assert {"relearning.retain", "quantization", "sampling", "prompt_transforms", "extraction_strength"} <= set(
         nothing.index
     )
@@ -85,22 +90,21 @@ def test_controls(attacked: Attacks) -> None:
     assert (told["value"] > 0.8).all()
     assert (told["difference_low"] > 0).all()
     assert set(told["reading"]) == {STILL_THERE}
-    target = rows(attacked, "target")
+    target = rows(battery, "target")
     assert target["difference"].tolist() == pytest.approx(nothing["difference"].tolist())
-    perfect = rows(attacked, "perfect")
+    perfect = rows(battery, "perfect")
     assert perfect["difference"].tolist() == pytest.approx([0.0] * len(perfect))
     assert (perfect["difference_low"] <= 0).all()
     assert (perfect["difference_high"] >= 0).all()
     assert set(perfect["reading"].drop(UNREAD)) <= {NOT_TOLD_APART, NO_POWER}
     # A model whose answers about everybody are gone is not read as one that forgot.
-    damaged = rows(attacked, "damaged")
+    damaged = rows(battery, "damaged")
     assert set(damaged["reading"].drop(UNREAD)) <= {DAMAGED, NO_POWER}
     assert (damaged["reading"] == DAMAGED).sum() >= 7
     assert damaged.loc[UNREAD, "reading"].isna().all()
 
 
-def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:
-    battery = BroughtBack.of(attacked)
+def test_the_page_in_every_format(attacked: Attacks, battery: BroughtBack, tmp_path: Path) -> None:
     write_report(battery.page(attacked, "pulses"), tmp_path)
     data = json.loads((tmp_path / "report.json").read_text())[NAME]
     assert len(data["table"]) == len(battery.table)
@@ -124,15 +128,15 @@ def test_the_page_in_every_format(attacked: Attacks, tmp_path: Path) -> None:
     assert attack_class("sampling").alone in (tmp_path / "report.md").read_text()
 
 
-def test_a_state_without_answers_is_said_on_the_page(attacked: Attacks) -> None:
+def test_a_state_without_answers_is_said_on_the_page(attacked: Attacks, battery: BroughtBack) -> None:
     first, *others = attacked.models
     facts = {**first.record.info.results["quantization"], "problems": {"quantization int4": ["one answer to all"]}}
     info = replace(first.record.info, results={**first.record.info.results, "quantization": facts})
     silent = replace(first, record=Run(first.record.folder, info))
-    page = BroughtBack.of(replace(attacked, models=(silent, *others)))
+    page = BroughtBack.of(replace(attacked, models=(silent, *others[-1:])))
     assert "quantization int4" in page.left_out[0]
     assert {*page.left_out} <= {*page.part().data["left_out"]}
-    states = [own.table.set_index(["attack", "model"])["states"] for own in (BroughtBack.of(attacked), page)]
+    states = [own.table.set_index(["attack", "model"])["states"] for own in (battery, page)]
     place = ("quantization", first.run.label)
     assert place not in states[1] or states[1][place] < states[0][place]
 

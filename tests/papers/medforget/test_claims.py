@@ -175,7 +175,7 @@ def longer_prompts(about: About) -> float:
 
 def test_a_longer_prompt_alone_is_no_reconstruction(make_sweep: MakeSweep, gather: Gather) -> None:
     """The unlearned model falls by fewer points than the target, since it has fewer; not by a smaller share."""
-    results = gather(make_sweep(longer_prompts).all(ENDS, ["NPO"], seeds=SEEDS))
+    results = gather(make_sweep(longer_prompts).all(ENDS[1:], ["NPO"], seeds=SEEDS))
     at = ("section_50", "NPO", "given institution", "cloze")
     points, share = (results.contrast(name, *at) for name in ("brought back", "brought back in proportion"))
     assert points.value == pytest.approx(-0.3 + 0.54, abs=0.03)

@@ -58,9 +58,10 @@ class LevelModels(SweepModels):
     def labelled(self, scores: pd.DataFrame) -> pd.DataFrame:
         """Scores with the labels of their questions."""
         rows = scores[[*COLUMNS, "side", "fold", "kind"]]
+        items = rows["item"].tolist()
         return rows.assign(
-            level=[self._level.get(item, "") for item in rows["item"]],
-            variant=[self._variant.get(item, "") for item in rows["item"]],
+            level=[self._level.get(item, "") for item in items],
+            variant=[self._variant.get(item, "") for item in items],
             part=WHOLE,
             given="",
         )

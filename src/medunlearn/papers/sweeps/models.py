@@ -114,9 +114,9 @@ class SweepModels:
     def _check_same_questions(self) -> None:
         for (context, split), group in self._by.items():
             first, *others = (model for seeds in group.values() for model in seeds.values())
-            items = set(first.table["item"])
+            items = set(first.table["item"].unique())
             for other in others:
-                if set(other.table["item"]) != items:
+                if set(other.table["item"].unique()) != items:
                     raise InputError(
                         f"{first.run.folder} and {other.run.folder} have different questions on split "
                         f"{split!r} ({context}). Evaluate them with the same folds, subjects and seed."
