@@ -7,14 +7,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from pages import Page, run_line
 
 import medunlearn as mu
 from medunlearn.config import check
 from medunlearn.errors import ConfigError, SourceError
 from medunlearn.papers.wmdp.build import build
 from medunlearn.papers.wmdp.settings import WmdpSettings
+from medunlearn.results.runs import Run
 from medunlearn.study.presets import unlearn_settings
+
+PRESET = "wmdp-zephyr-7b"
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
@@ -28,10 +33,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     bio, cyber, wiki = (
         write(folder / f"{name}.jsonl", [{"text": f"The {name} protocol number {n} " + "goes on and on " * 3}
                                          for n in range(6)] + [{"text": "short"}])
-        for name in ("bio", "cyber", "wiki")
+        for name in ("bio", "cyber", "wikitext")
     )  # fmt: skip
     asked = [{"question": f"Which is {n}?", "choices": ["a b", "c d", "e f", "g h"], "answer": n} for n in range(4)]
-    questions, general = (write(folder / f"{name}.jsonl", asked) for name in ("wmdp", "mmlu"))
+    questions, general = (write(folder / f"{name}.jsonl", asked) for name in ("wmdp-bio", "mmlu"))
     return {"forget": [bio, cyber], "retain": [wiki], "questions": [questions], "retain_questions": [general]}
 
 
@@ -58,20 +63,29 @@ def test_what_cannot_be_read_is_refused(files: dict[str, Any], tmp_path: Path) -
         settings({**files, "forget": []})
 
 
-def test_the_published_recipe(files: dict[str, Any], tmp_path: Path) -> None:
-    """Three batches of 4 from 12 documents, a tiny model's last layer in place of 7; the questions are scored."""
-    bench = mu.build("wmdp", out=tmp_path / "bench", **files)
-    how: dict[str, Any] = {"quiet": True, "device": "cpu"}
-    tiny = {"model": "tiny", "tiny_width": 32, "tiny_layers": 3, "tiny_vocabulary": 300, "epochs": 0}
-    target = mu.train(bench, out=tmp_path / "target", **tiny, **how)
-    named = {"split": "forget", "preset": "wmdp-zephyr-7b", "weights": "fp32", "max_length": 64}
-    for method, scale in (("rmu", 6.5), ("adaptive_rmu", 5.0)):
-        recipe = unlearn_settings({"method": method, **named}, tiny=True)
-        assert recipe.arguments["coefficient"] == scale
+def test_the_published_recipe() -> None:
+    for method, coefficient in (("rmu", 6.5), ("adaptive_rmu", 5.0)):
+        recipe = unlearn_settings({"method": method, "split": "forget", "preset": PRESET}, tiny=None)
+        assert recipe.arguments["coefficient"] == coefficient
         assert (recipe.arguments["layer"], recipe.arguments["alpha"]) == (7, 1200.0)
         assert (recipe.lr, recipe.batch_size, recipe.schedule, recipe.epochs) == (5e-5, 4, "constant", 1)
-    run = mu.unlearn(target, bench, method="rmu", out=tmp_path / "rmu", **named, **{"rmu.layer": 2}, **how)
-    assert run.info.results["steps"] == 3
-    asked = {"folds": ["holdout"], "metrics": ["choice_probability"], "replicates": 20, "allow_broken": True}
-    table = mu.evaluate(run, bench, split="forget", **asked, **how).table()
+
+
+def test_the_page_runs(files: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three batches of 4, and the last layer of a tiny model in place of Zephyr-7B's layer 7."""
+    monkeypatch.chdir(tmp_path)
+    for path in (path for paths in files.values() for path in paths):
+        (tmp_path / path.name).symlink_to(path)
+    build_line, adopt_line, *lines = Page.read("papers/wmdp.md", "WMDP").commands
+    run_line(build_line)
+    tiny = {"model": "tiny", "tiny_width": 32, "tiny_layers": 3, "tiny_vocabulary": 300, "epochs": 2, "quiet": True}
+    (tmp_path / "zephyr-7b-beta").symlink_to(mu.train("wmdp", out=tmp_path / "tiny", **tiny).model)
+    small = {"unlearn": ("--rmu.layer=2", "--weights=fp32", "--precision=fp32", "--max-length=64"),
+             "evaluate": ("--allow-broken", "--replicates=20")}  # fmt: skip
+    for line in (adopt_line, *lines):
+        run_line(line, small)
+    run = Run.open(tmp_path / "runs" / "rmu")
+    assert (run.info.results["steps"], run.info.config["arguments"]["coefficient"]) == (3, 6.5)
+    (evaluation,) = run.complete_below("evaluations")
+    table = pd.read_parquet(evaluation.folder / "summary.parquet")
     assert table[table["side"] == "forget"]["n_scored"].max() == 4
