@@ -1,19 +1,22 @@
 """What brings it back: the battery on unlearned models of an invented hospital, beside target and retrained model.
 
     python benchmarks_perf/battery.py OUT --patients 60
-    python benchmarks_perf/battery.py OUT --patients 100 --attacks battery --seed 1
+    python benchmarks_perf/battery.py OUT --patients 100 --attacks battery --seeds 0,1,2 --write
 
-OUT gets the benchmark, the runs, and ``page/`` with the page; the same call goes on where it was cut off. Prints
-the table, and CPU seconds of each part.
+Each seed gets its own folder of OUT: benchmark, runs, and ``page/`` with the page; the same call goes on where it
+was cut off. Prints the table of all seeds, and CPU seconds of each part; ``--write`` puts it into docs/results.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import pandas as pd
+from page_tables import markdown, replace_table
 
 from medunlearn import api
 from medunlearn.attacks.attack_run import AttackBattery
@@ -21,11 +24,11 @@ from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.brought_back import BroughtBack
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
-from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.write import write_report
 
-METHODS = ("npo", "counterfactual", "graddiff", "rmu")
+METHODS = ("counterfactual", "altpo", "npo", "simnpo", "kl_min", "graddiff", "rmu")
 SPLIT = "random_10"
+LABELS = ("title", "measure", "model")
 
 
 @contextmanager
@@ -35,35 +38,82 @@ def timed(what: str) -> Iterator[None]:
     print(f"{what}: {time.process_time() - start:.0f} CPU s", flush=True)
 
 
+def brought_back(out: Path, seed: int, chosen: argparse.Namespace) -> pd.DataFrame:
+    """Rows of one seed's page (:data:`medunlearn.reports.battery.COLUMNS`), which is written to ``out/page``, with titles of measures."""
+    folder, runs = out / "bench", out / "runs"
+    if not folder.exists():
+        unseen = chosen.patients // 2
+        build(AmnesiaSettings(synthetic=chosen.patients, nonmember_patients=unseen, seed=seed)).save(folder)
+    width = {"tiny_width": chosen.width} if chosen.width else {}
+    methods, models = chosen.methods.split(","), {}
+    for name, more in (("target", {}), ("retrained", {"without": SPLIT})):
+        with timed(f"seed {seed}, {name}"):
+            how = {"model": "tiny", "seed": seed, "quiet": True, **width, **more}
+            models[name] = api.train(folder, out=runs / name, **how)
+    for method in methods:
+        with timed(f"seed {seed}, {method}"):
+            how = {"split": SPLIT, "seed": seed, "quiet": True}
+            models[method] = api.unlearn(runs / "target", folder, method=method, out=runs / method, **how)
+    settings = attack_settings({"split": SPLIT, "attacks": chosen.attacks, "allow_broken": True})
+    with timed(f"seed {seed}, attacks {chosen.attacks} on {len(models)} models"):
+        attacks = AttackBattery(api.load(folder), settings).attack_each([*models.values()], quiet=True)
+    shown = BroughtBack.of(attacks)
+    write_report(shown.page(attacks, "What brings it back"), out / "page")
+    titles = shown.table["measure"].map(shown.measure_titles)
+    return shown.table.assign(measure=titles, seed=seed)
+
+
+def table_rows(table: pd.DataFrame) -> list[dict[str, str]]:
+    """A row an attack, a column a model: the mean over seeds, with the smallest and the largest of several.
+
+    Of the retrained model the value itself, of others the difference from it under the same attack.
+    """
+    is_reference = table["role"] == "retrained"
+    shown = table.assign(shown=table["difference"].where(~is_reference, table["value"]).astype("Float64"))
+    shown = shown.dropna(subset=["shown", "measure"])
+    numbers = shown.groupby([*LABELS], sort=False)["shown"].agg(["mean", "min", "max", "count"])
+    models = ["retrained", *(model for model in shown["model"].unique() if model != "retrained")]
+    rows = []
+    for title, measure in dict.fromkeys(zip(shown["title"], shown["measure"], strict=True)):
+        row = {"attack": f"{title}: {measure}"}
+        for model in models:
+            place = (title, measure, model)
+            row[model] = _cell(numbers.loc[place], signed=model != "retrained") if place in numbers.index else "–"
+        rows.append(row)
+    return rows
+
+
+def _cell(number: pd.Series, *, signed: bool) -> str:
+    def text(value: float) -> str:
+        return f"{value:+.2f}" if signed else f"{value:.2f}"
+
+    several = number["count"] > 1
+    return text(number["mean"]) + (f" ({text(number['min'])} to {text(number['max'])})" if several else "")
+
+
+def failures(table: pd.DataFrame) -> Sequence[str]:
+    """Attacks without a number on a model, with the reason."""
+    failed = table.dropna(subset=["reason"])
+    return list(dict.fromkeys(f"{row.title}, {row.model}: {row.reason}" for row in failed.itertuples()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--patients", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", default="0")
     parser.add_argument("--attacks", default="quick")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--width", type=int, default=0, help="of the tiny model; 0: its own")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/results.md")
     chosen = parser.parse_args()
-    folder, runs = chosen.out / "bench", chosen.out / "runs"
-    if not folder.exists():
-        build(AmnesiaSettings(synthetic=chosen.patients, seed=chosen.seed)).save(folder)
-    width = {"tiny_width": chosen.width} if chosen.width else {}
-    models = {}
-    for name, more in (("target", {}), ("retrained", {"without": SPLIT})):
-        with timed(name):
-            how = {"model": "tiny", "seed": chosen.seed, "quiet": True, **width, **more}
-            models[name] = api.train(folder, out=runs / name, **how)
-    for method in chosen.methods.split(","):
-        with timed(method):
-            how = {"split": SPLIT, "seed": chosen.seed, "quiet": True}
-            models[method] = api.unlearn(runs / "target", folder, method=method, out=runs / method, **how)
-    settings = attack_settings({"split": SPLIT, "attacks": chosen.attacks, "allow_broken": True})
-    order = [models[name] for name in (*chosen.methods.split(","), "target", "retrained")]
-    with timed(f"attacks {chosen.attacks} on {len(models)} models"):
-        attacks = AttackBattery(api.load(folder), settings).attack_each(order, quiet=True)
-    page = BroughtBack.of(attacks).page(attacks, "What brings it back")
-    write_report(page, chosen.out / "page")
-    print(to_markdown(page))
+    seeds = [int(seed) for seed in chosen.seeds.split(",")]
+    tables = [brought_back(chosen.out / f"seed-{seed}", seed, chosen) for seed in seeds]
+    table = pd.concat(tables, ignore_index=True)
+    shown = markdown(table_rows(table))
+    print(shown, *failures(table), sep="\n")
+    if chosen.write:
+        replace_table("results.md", "battery", shown)
 
 
 if __name__ == "__main__":

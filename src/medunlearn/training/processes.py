@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -187,6 +187,7 @@ def _buckets(tensors: Iterable[Tensor], most: int) -> Iterator[list[Tensor]]:
 
 
 ALONE = Processes()
+_JOINED = "medunlearn/joined"
 _FAILED = "medunlearn/failed"
 _ENDED = "medunlearn/ended"
 
@@ -214,10 +215,21 @@ def join() -> Processes:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         try:
             dist.init_process_group(backend, timeout=_PATIENCE)
+            _wait_for_all(dist.get_rank(), dist.get_world_size())
         except (RuntimeError, ValueError) as error:
             raise _lost_process(error) from error
         atexit.register(_close)
     return Processes(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+
+
+def _wait_for_all(rank: int, processes: int) -> None:
+    """Wait until every process is connected: one that ends before that would look lost to the others."""
+    import torch.distributed as dist
+
+    store, joined = dist.distributed_c10d._get_default_store(), [f"{_JOINED}/{n}" for n in range(processes)]
+    with suppress(RuntimeError):  # The main process, which holds the store, has ended: the next collective tells.
+        store.set(joined[rank], "1")
+        store.wait(joined, _PATIENCE)
 
 
 def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -> None:
