@@ -37,10 +37,10 @@ def build(settings: WmdpSettings) -> Benchmark:
     Raises:
         SourceError: a file that is missing or unreadable, or a corpus without a document.
     """
-    documents: list[Record] = []
-    short: dict[str, int] = {}
-    for side, files in (("forget", settings.forget), ("retain", settings.retain)):
-        for number, file in enumerate(files, start=1):
+    documents, short = list[Record](), dict[str, int]()
+    corpora: dict[Side, Sequence[Path]] = {"forget": settings.forget, "retain": settings.retain}
+    for side, own in corpora.items():
+        for number, file in enumerate(own, start=1):
             texts = list(_texts(file))
             long = [text for text in texts if len(text) >= settings.shortest]
             if not long:
@@ -50,9 +50,9 @@ def build(settings: WmdpSettings) -> Benchmark:
                 _record(f"{side}-{number}-{place:05d}", text, side)
                 for place, text in enumerate(islice(long, settings.limit), start=1)
             ]
-    forgotten, own = _questions(settings.questions, "forget")
+    forgotten, carriers = _questions(settings.questions, "forget")
     retained, others = _questions(settings.retain_questions, "retain")
-    records = (*documents, *own, *others)
+    records = (*documents, *carriers, *others)
     forget = [record.record_id for record in records if record.groups["set"] == "forget"]
     files = (*settings.forget, *settings.retain, *settings.questions, *settings.retain_questions)
     return Benchmark(
