@@ -184,7 +184,7 @@ def test_a_complete_audit_is_not_done_again(result: Audit, world: Any, monkeypat
     ("settings", "error", "words"),
     [
         ({"prefixes": 400}, InputError, "long enough"),
-        ({"prefixes": 20, "max_new_tokens": 250}, ConfigError, "256 positions"),
+        ({"prefixes": 20, "max_new_tokens": 250}, ConfigError, "256 positions.*--max-new-tokens 23[56] or less"),
         ({"tokenizer": "x"}, ConfigError, "has its own"),
         ({"corpus": "nowhere"}, InputError, "no corpus"),
     ],

@@ -52,6 +52,17 @@ def test_a_response_is_escaped_in_every_format(report: Report, tmp_path: Path) -
     ).count("|")
 
 
+def test_what_no_audit_looked_for_is_said_once() -> None:
+    def screen(label: str, *missing: str) -> FirstScreen:
+        of = Extraction(label, "greedy", ("greedy",), (50,), "tokens", (), reason="not measured")
+        return FirstScreen(of, None, missing, ())
+
+    page = to_markdown(
+        Report("A", blocks(missing_section([screen("m", "kinds", "options"), screen("n", "kinds")])))
+    )
+    assert [line for line in page.splitlines() if line.startswith("- ")] == ["- kinds", "- m: options"]
+
+
 def test_a_page_of_1000_patients_stays_below_one_and_a_half_megabytes(tmp_path: Path) -> None:
     extraction = Extraction("m", "greedy", ("greedy",), (10, 20), "tokens", (), reason="not measured")
     words = " ".join(f"w{place}" for place in range(200))[:RESPONSE_SHOWN]

@@ -60,6 +60,6 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_every_setting_that_the_page_names_is_one() -> None:
-    named = set(re.findall(r"^\| `(\w+)", PAGE.text, re.MULTILINE))
+    named = {*re.findall(r"`--(\w+)`", PAGE.text)}
     assert named <= set(UtilitySettings.model_fields)
-    assert len(named) == 6
+    assert {"include", "metric"} <= named

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,17 +28,6 @@ def test_a_test_runs_each_command(road: Page) -> None:
 def test_the_sweep_is_that_of_its_page() -> None:
     lines = [line for line in ROADS[2].commands if "sweep" in line]
     assert {*lines} <= {*RUN_ELSEWHERE.commands}
-
-
-def test_the_method_of_the_road_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medunlearn.methods import make_method
-
-    (code,) = ROADS[2].blocks("python")
-    (tmp_path / "mine.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(sys.modules, "mine", None)
-    del sys.modules["mine"]  # no other test's; and at the end it is no other test's either
-    assert make_method("mine:Mine", {"alpha": 2.0}).alpha == 2.0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from medunlearn.reports.blocks import Cell, Choice, Report, Span, Table, Text
+from medunlearn.reports.blocks import Cell, Choice, Headline, Report, Span, Table, Text, blocks, section
 from medunlearn.reports.content import ReportContent
+from medunlearn.reports.html import to_html
 from medunlearn.reports.write import write_report
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
@@ -76,6 +77,24 @@ def test_the_page_draws_filters_and_fits_with_no_network(
     assert page.evaluate("window.hacked") is None
     assert errors == []
     assert [url for url in requests if url != page_file.as_uri() and not url.startswith("data:")] == []
+
+
+def test_tables_fit_the_printed_page_and_the_verdict_is_its_largest_line(browser: Any, tmp_path: Path) -> None:
+    notes = [f"{n} subjects (of unequal size, they count as 4.5: too few for an interval)" for n in range(5)]
+    row = (Cell("a model"), *(Cell("0.857", note) for note in notes))
+    table = Table(tuple(Cell(f"Number {n}", notes[0]) for n in range(6)), (row,))
+    for brief in (False, True):
+        verdict = Headline("Verdict", "Inconclusive", ("Nothing is told.",))
+        report = Report("Print", blocks(verdict, section("One", table)), brief=brief)
+        path = tmp_path / "print.html"
+        path.write_text(to_html(report), encoding="utf-8")
+        page = browser.new_context(viewport={"width": 680, "height": 990}).new_page()
+        page.emulate_media(media="print")
+        page.goto(path.as_uri())
+        assert page.locator("table").bounding_box()["width"] <= 680
+        sizes = page.locator(".verdict p").evaluate_all("all => all.map((one) => getComputedStyle(one).fontSize)")
+        label, name, sentence = (float(size.removesuffix("px")) for size in sizes)
+        assert name > 1.5 * max(label, sentence)
 
 
 def test_the_policy_stops_a_script_that_got_in(browser: Any, page_file: Path, tmp_path: Path) -> None:

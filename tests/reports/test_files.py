@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from rendered import data_of, markdown_of, page_of
 
-from medunlearn.reports.blocks import Cell, Choice, Report, Table, Text, blocks, section
+from medunlearn.reports.blocks import Bullets, Cell, Choice, Report, Table, Text, blocks, section
 from medunlearn.reports.content import Example, ModelResult, ReportContent
 from medunlearn.reports.html import to_html
 from medunlearn.reports.json import plain
@@ -109,6 +109,16 @@ def test_every_note_and_option_is_in_html_and_markdown() -> None:
     for text in (to_html(report), to_markdown(report)):
         places = ("head", "row", "cell", "first", "second")
         assert [place for place in places if f"of the {place}" not in text] == []
+
+
+def test_a_command_in_a_sentence_is_code_whose_flags_do_not_break_and_others_words_stay() -> None:
+    sentence = "Test again: `medunlearn verify <MODEL> --work FOLDER`, with another --out."
+    table = Table((Cell("Task"), Cell("Note")), ((Cell("story", "--limit 4"), Cell("a `tick` of a record")),))
+    page = to_html(Report("Steps", blocks(section("Next", Text(sentence), Bullets((sentence,)), table))))
+    tags = [tag if tag == "code" else attrs.get("class") for tag, attrs in Tags(page).tags]
+    assert (tags.count("code"), tags.count("flag")) == (2, 5)
+    assert "&lt;MODEL&gt;" in page
+    assert page.partition("<script>")[0].count("`") == 2
 
 
 def test_every_figure_says_what_it_shows(page: str, tags: list[Tag]) -> None:

@@ -150,8 +150,12 @@ def _labelled(screens: Sequence[FirstScreen], lines: Callable[[FirstScreen], Ite
 
 
 def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """The list of searches that no audit made, so that their absence is not read as a clean result."""
-    lines = _labelled(screens, lambda screen: screen.missing)
+    """Searches that no audit made, or only some, so that their absence is not read as a clean result."""
+    labels: dict[str, list[str]] = {}
+    for screen in screens:
+        for line in screen.missing:
+            labels.setdefault(line, []).append(screen.extraction.label)
+    lines = (line if len(of) == len(screens) else f"{', '.join(of)}: {line}" for line, of in labels.items())
     return section("Not looked for", Text("Nothing is said of these, and nothing follows."), Bullets(tuple(lines)))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -323,7 +325,9 @@ def demo(result: Any, output: Output, *, what: str | None = None, out: str = "de
         forget(result, output)
     else:
         view(result, output)
-        if open and not (output.quiet or output.json):
+        # Without a screen the opener of Linux fails in several lines; the page's path is printed in any case.
+        screen = sys.platform != "linux" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+        if open and screen and not (output.quiet or output.json):
             import click
 
             click.launch(str(result.report))

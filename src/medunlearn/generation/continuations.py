@@ -55,10 +55,16 @@ def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_
     room = positions(language_model)
     length = len(begin_tokens(language_model.tokenizer)) + longest_prefix + max_new_tokens
     if length > room:
+        most = int(room) - (length - max_new_tokens)
+        fix = (
+            f"take --max-new-tokens {most} or less, or shorter --prefixes"
+            if most > 0
+            else "take shorter --prefixes"
+        )
         raise ConfigError(
             [
-                f"the model has {room} positions; a prefix of {longest_prefix} tokens and max_new_tokens="
-                f"{max_new_tokens} take {length}: lower one of the two"
+                f"the model has {room} positions; a prefix of {longest_prefix} tokens and --max-new-tokens "
+                f"{max_new_tokens} take {length}: {fix}"
             ]
         )
 

@@ -20,6 +20,7 @@ from medunlearn.reports.svg_marks import ON_PAGE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 _UNIT = r"( ?(%|s|MiB|GiB|min.*|h .*))?(e[+−-]?\d+)?( ?\(.*\))?"
 _NUMBER = re.compile(rf"[+−-]?[\d.,]+{_UNIT}|–|unscored|reference|not measured|")
@@ -74,6 +75,8 @@ def _environment() -> Environment:
         "kind": lambda block: type(block).__name__,
         "identity": id,
         "drawings": drawings,
+        "prose": prose,
+        "flags": flags,
         "column_kinds": column_kinds,
         "unique_values": _options,
         "row_values": _row_values,
@@ -125,6 +128,31 @@ def drawings(figure: Figure) -> list[tuple[str, Any]]:
         (name, Markup(figure_svg(figure.spec, width, height, figure.label, ON_PAGE)))
         for name, (width, height) in FIGURE_SIZES[figure.size].items()
     ]
+
+
+def prose(text: str) -> Markup:
+    """Our own sentences as HTML: text in backticks is code, and no flag or date breaks after its hyphens.
+
+    Not for the words of records and responses, whose backticks are theirs.
+    """
+    from markupsafe import Markup
+
+    parts = _CODE.split(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(flags(part)) if place % 2 else flags(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def flags(text: str) -> Markup:
+    """Text as HTML in which no flag (``--out``) or ISO date breaks after its hyphens; its characters stay."""
+    from markupsafe import Markup, escape
+
+    return Markup(_FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(text))))
+
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*|\b\d{4}-\d\d-\d\d\b")
 
 
 def script_hash(script: str) -> str:

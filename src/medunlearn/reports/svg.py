@@ -93,7 +93,7 @@ class _Drawing:
         start, end = x_axis.get("domain", (0.0, 1.0))
         first = start == 0.0
         y = scale_of(y_axis, traces, "y")
-        sizes = [text_width(words, SMALL_TEXT) for words in self._tick_texts(y, y_axis, (0.0, 200.0))]
+        sizes = [text_width(words, SMALL_TEXT) for words in self._tick_texts(y, y_axis, (0.0, self.bottom))]
         room = self.bottom - TITLE_ROOM
         title = wrapped(plain_lines(y_axis), room, TEXT)
         left = (max(sizes, default=0.0) + GAP + TICK) + LINE * TEXT * len(title)

@@ -348,8 +348,8 @@ def _proof(evidence: CaseEvidence, sha256: str, signer: str) -> tuple[Block, ...
     software = evidence.software
     return (
         Text(
-            "The command “medunlearn verify MODEL case/ --public-key FILE” checks the signature, every file of "
-            "this case and every file of the model; with “--work FOLDER” the owner runs the battery again on the "
+            "The command `medunlearn verify MODEL case/ --public-key FILE` checks the signature, every file of "
+            "this case and every file of the model; with `--work FOLDER` the owner runs the battery again on the "
             "model as it is now. The key's owner has to tell you its id on another way than with this case."
         ),
         Facts(
