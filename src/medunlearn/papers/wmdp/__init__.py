@@ -14,5 +14,5 @@ PAPER = Paper(
     example="--forget bio.jsonl,cyber.jsonl --retain wikitext.jsonl --questions wmdp-bio.json --out wmdp/",
     first="forget retain questions out limit",
     builds=(Build(settings=f"{_HERE}.settings:WmdpSettings", make=f"{_HERE}.build:build"),),
-    measures=("choice_probability", "exact_match", "em", "answer_probability"),
+    measures=("choice_probability", "exact_match", "rouge_l", "answer_probability", "em", "te"),
 )
