@@ -89,7 +89,7 @@ def settings_of(out: Path, split: str, seed: int, tuned: Mapping[str, Mapping[st
         "benchmark": hospital(seed),
         "split": split,
         "train": {"model": "tiny"},
-        "unlearn": {"methods": list(METHODS)} | flat(tuned),
+        "unlearn": {"methods": list(METHODS), "counterfactual.whole_values": False} | flat(tuned),
         "evaluate": {"folds": ["train", "holdout"], "ranked": 10, "alternatives": 49},
         "attack": attack if split in ATTACKED else {},
     }

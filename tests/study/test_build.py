@@ -34,7 +34,7 @@ def test_a_builder_of_ours_has_checked_settings() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
         build("amnesa", {"synthetic": 3})
     names = {paper.name for paper in installed_papers() if paper.builds}
-    assert names == {"amnesia", "diagnosis", "lume", "medforget", "muse", "notes", "options", "tofu"}
+    assert names == {"amnesia", "diagnosis", "lume", "medforget", "muse", "notes", "options", "tofu", "wmdp"}
 
 
 def test_benchmarks_carry_the_licence_of_their_source(tmp_path: Path) -> None:

@@ -122,9 +122,9 @@ def test_a_method_refuses_values_of_another_type(key: str, value: Any) -> None:
 
 
 def test_nothing_is_held_where_no_value_is_capped_as_a_whole() -> None:
-    assert make_method("counterfactual", {"whole_values": True, "hold": 0.25}).hold == 0.25
+    assert make_method("counterfactual", {"hold": 0.25}).hold == 0.25
     with pytest.raises(ConfigError, match="hold needs whole-value caps"):
-        make_method("counterfactual", {"hold": 0.25})
+        make_method("counterfactual", {"whole_values": False, "hold": 0.25})
 
 
 @pytest.mark.parametrize("name", ["amnesia-8b", "amnesia-1b", "amnesia-100m"])

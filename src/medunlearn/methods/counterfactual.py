@@ -46,7 +46,8 @@ class Counterfactual:
         gamma: weight of the capped likelihood.
         alpha: weight of the divergence on the retain set.
         whole_values: whether names, dates and identifiers get whole-value caps
-            (:mod:`medunlearn.generation.value_caps`); False: token by token.
+            (:mod:`medunlearn.generation.value_caps`); False: token by token, where an identifier may stay known,
+            since behind its first digits the target is sure of the next.
         hold: weight of the term that raises whole values to their caps, as a share of gamma; 0 disables it. Only
             with ``whole_values``.
         noise: share of fresh random weights in the matrices that the run starts from; 0 starts from the target. A
@@ -61,13 +62,13 @@ class Counterfactual:
     alternatives: Annotated[int, Field(ge=1)] = 8
     gamma: Annotated[float, Field(ge=0)] = 4.0
     alpha: Annotated[float, Field(ge=0)] = 4.0
-    whole_values: bool = False
+    whole_values: bool = True
     hold: Annotated[float, Field(ge=0)] = 0.0
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def __post_init__(self) -> None:
         if self.hold and not self.whole_values:
-            raise ConfigError(["counterfactual.hold needs whole-value caps: set whole_values to true"])
+            raise ConfigError(["counterfactual.hold needs whole-value caps: leave out whole_values=false"])
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
         log_probs = forget.token_log_probs()

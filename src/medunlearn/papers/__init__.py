@@ -12,6 +12,7 @@ PAPERS: Mapping[str, str] = {
     "memorization": "medunlearn.papers.memorization:PAPER",
     "tofu": "medunlearn.papers.tofu:PAPER",
     "muse": "medunlearn.papers.muse:PAPER",
+    "wmdp": "medunlearn.papers.wmdp:PAPER",
     "notes": "medunlearn.papers.notes:PAPER",
     "options": "medunlearn.papers.options:PAPER",
 }
