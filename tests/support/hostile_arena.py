@@ -151,6 +151,7 @@ class Arena:
     def _work(self, words: Sequence[str], nobody: bool) -> None:
         """The command in its own process, watched."""
         os.setsid()
+        sys.dont_write_bytecode = True  # of a user's own module, beside which Python would leave it
         sys.stderr.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
