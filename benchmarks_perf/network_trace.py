@@ -60,6 +60,7 @@ build lume --synthetic 4 --out lume --nonmembers 4
 build lume --new {NEW} {ASK} --verifiers judges.yaml --out lume-written
 build tofu --released tofu-files --out tofu --questions-an-author 3
 build muse --released muse-files --out muse
+build wmdp --forget wmdp-files/bio.jsonl --retain wmdp-files/wiki.jsonl --questions wmdp-files/qa.jsonl --out wmdp
 build notes notes.csv --patient-column id --prompt {{title}} --out clinical
 build options questions.jsonl --out options --nonmembers 3
 build keywords bench
@@ -252,6 +253,9 @@ def write_inputs(place: Path, url: str) -> None:
     rows("muse-files/verbmem/forget.json", [{"prompt": f"forget {n} is", "gt": "a bridge."} for n in range(3)])
     for side in ("forget", "retain"):
         rows(f"muse-files/knowmem/{side}_qa.json", [{"question": f"{side} {n}?", "answer": "A"} for n in range(3)])
+    for name in ("bio", "wiki"):
+        rows(f"wmdp-files/{name}.jsonl", [{"text": f"{name} {n} is a long bridge. " * 3} for n in range(3)])
+    rows("wmdp-files/qa.jsonl", [{"question": f"{n}?", "choices": [*"abcd"], "answer": n % 4} for n in range(3)])
     options = [{"question": f"Is it {n}?", "options": ["yes", "no"], "answer": "no"} for n in range(8)]
     rows("questions.jsonl", options)
     rows("tasks/capitals.jsonl", [{"question": f"{n}?", "choices": ["a", "b"], "answer": n % 2} for n in range(6)])
