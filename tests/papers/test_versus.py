@@ -17,6 +17,7 @@ from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.papers.reporting import report_content
 from medunlearn.papers.sweeps.versus import versus_report
+from medunlearn.reports.blocks import Table
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import generator
@@ -112,8 +113,8 @@ def test_the_command_writes_the_comparison(sweeps: tuple[Path, Path, Benchmark],
         tables="csv",
         figures="svg",
     )
-    ((title, table),) = view.tables
-    assert title == "random_25"
+    (table,) = (block for block in view.blocks if isinstance(block, Table))
+    assert table.title == "random_25"
     assert [row[0].text for row in table.rows] == ["target", "retrained", "NPO", "RMU"]
     data = json.loads(page.with_suffix(".json").read_text())
     assert data["sweeps"] == ["first", "second"]

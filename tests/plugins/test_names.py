@@ -15,6 +15,7 @@ SOURCE = Path(medunlearn.__file__).parent
 OTHER_WORDS = {
     "notes": "a word of many tables and settings",
     "options": "a word of many tables and settings",
+    "wmdp": "the variant of RMU by the method's authors",
     "diagnosis": "a column of notes, and a part of an invented sentence",
 }
 """Names of papers that are also words of the language; only a path of their package counts."""
