@@ -133,8 +133,8 @@ def test_the_verb_prints_it_and_writes_it(runs: dict[str, Run], bench: Benchmark
     ]
     said = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "table.csv")])
     assert said.exit_code == 0, said.output
-    assert "Reconstruction, forget side, cloze questions: exact_match" in said.output
-    assert "CHIP - target" in said.output
+    assert "cloze questions on forget: Exact match" in said.output
+    assert "CHIP − target" in said.output
     assert set(pd.read_csv(tmp_path / "table.csv")["context"]) == set(CONTEXTS)
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert found["table"] == []
