@@ -1,7 +1,7 @@
 """Every verb under drawn hostile inputs, and under text and code of strangers.
 
 A case is given again with ``HOSTILE_SEED=... pytest tests/hostile -k "..."``, as the message of a failure says;
-``benchmarks_perf/hostile.py --random 5000 --seed 7`` draws more of them.
+``HOSTILE_EACH=7`` and ``benchmarks_perf/hostile.py --random 5000 --seed 7`` draw more of them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hostile_cases import (
 from hostile_world import BASES
 
 SEED = int(os.environ.get("HOSTILE_SEED", "18"))
-EACH = 7
-"""Drawn inputs of each way to call a verb: 343 in all."""
+EACH = int(os.environ.get("HOSTILE_EACH", "3"))
+"""Drawn inputs of each way to call a verb. Every fault that a draw ever found has a case of its own."""
 WELL = ("clear error", "handled")
 
 
