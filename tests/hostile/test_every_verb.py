@@ -27,7 +27,7 @@ from hostile_world import BASES
 
 SEED = int(os.environ.get("HOSTILE_SEED", "18"))
 EACH = int(os.environ.get("HOSTILE_EACH", "3"))
-"""Drawn inputs of each way to call a verb. Every fault that a draw ever found has a case of its own."""
+"""Drawn inputs of each way to call a verb."""
 WELL = ("clear error", "handled")
 
 
