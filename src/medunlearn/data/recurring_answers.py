@@ -34,10 +34,16 @@ def recurring_answers(benchmark: Benchmark, split: Split) -> dict[str, str]:
     sides = benchmark.sides(split)
     texts = {r.record_id: f" {normalised(r.text)} " for r in benchmark.records if r.fold == "train"}
     subject = {name: benchmark.subject(name) for name in texts}
+    with_word: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        for word in set(text.split()):
+            with_word.setdefault(word, []).append(name)
 
     @cache
     def holders(phrase: str) -> tuple[str, ...]:
-        return tuple(name for name, text in texts.items() if f" {phrase} " in text) if phrase else ()
+        """Records that hold a phrase; only those with its rarest word are read."""
+        rarest = min((with_word.get(word, []) for word in phrase.split()), key=len, default=[])
+        return tuple(name for name in rarest if f" {phrase} " in texts[name])
 
     def elsewhere(phrase: str, record_id: str) -> bool:
         if sides[record_id] == "forget":
