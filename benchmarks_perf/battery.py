@@ -69,8 +69,10 @@ def brought_back(out: Path, seed: int, chosen: argparse.Namespace) -> pd.DataFra
 def table_rows(table: pd.DataFrame) -> list[dict[str, str]]:
     """A row an attack, a column a model: the mean over seeds, with the smallest and the largest of several.
 
-    Of the retrained model the value itself, of others the difference from it under the same attack.
+    Of the retrained model the value itself, of others the difference from it under the same attack. A mean over
+    fewer seeds than were run says so.
     """
+    seeds = table["seed"].nunique()
     is_reference = table["role"] == "retrained"
     shown = table.assign(shown=table["difference"].where(~is_reference, table["value"]).astype("Float64"))
     shown = shown.dropna(subset=["shown", "measure"])
@@ -81,17 +83,20 @@ def table_rows(table: pd.DataFrame) -> list[dict[str, str]]:
         row = {"attack": f"{title}: {measure}"}
         for model in models:
             place = (title, measure, model)
-            row[model] = _cell(numbers.loc[place], signed=model != "retrained") if place in numbers.index else "–"
+            row[model] = (
+                _cell(numbers.loc[place], seeds, signed=model != "retrained") if place in numbers.index else "–"
+            )
         rows.append(row)
     return rows
 
 
-def _cell(number: pd.Series, *, signed: bool) -> str:
+def _cell(number: pd.Series, seeds: int, *, signed: bool) -> str:
     def text(value: float) -> str:
         return f"{value:+.2f}" if signed else f"{value:.2f}"
 
-    several = number["count"] > 1
-    return text(number["mean"]) + (f" ({text(number['min'])} to {text(number['max'])})" if several else "")
+    count = int(number["count"])
+    between = f" ({text(number['min'])} to {text(number['max'])})" if count > 1 else ""
+    return f"{text(number['mean'])}{between}{f', {count} of {seeds} seeds' if count < seeds else ''}"
 
 
 def failures(table: pd.DataFrame) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """The leaderboard of docs/results.md: every method's row in the report of examples/leaderboard.yaml.
 
-python benchmarks_perf/leaderboard.py OUT [--quick] [--write]
+    python benchmarks_perf/leaderboard.py OUT [--quick] [--write]
 
 OUT is the folder of the sweep. Runs the sweep there if it has no report (ten minutes of two cores with --quick;
 given again, it goes on), prints the table, and with --write puts it into docs/results.md.
@@ -9,6 +9,7 @@ given again, it goes on), prints the table, and with --write puts it into docs/r
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,18 @@ def row(standing: Mapping[str, Any], split: str) -> dict[str, str]:
     }
 
 
+def place(standing: Mapping[str, Any]) -> tuple[bool, float]:
+    """Order of the rows: target and retrained model, then methods by distance, those without one last."""
+    distance = standing["distance"]
+    return standing["role"] == "unlearned", math.inf if distance is None else distance
+
+
 def rows(report: Path) -> list[dict[str, str]]:
     """The target, the retrained model, then the methods, nearest to the retrained model first."""
     parts: Mapping[str, Any] = read_json(report)["parts"]
     made = []
     for title, part in parts.items():
-        ranked = sorted(part["standings"], key=lambda own: (own["role"] == "unlearned", own["distance"] or 0.0))
+        ranked = sorted(part["standings"], key=place)
         made += [row(standing, title) for standing in ranked]
     if len(parts) == 1:
         made = [{name: text for name, text in own.items() if name != "part"} for own in made]

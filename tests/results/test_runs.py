@@ -1,6 +1,7 @@
 """A run is recorded whatever happens, found again under its key, and never written over."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,18 @@ def test_a_complete_run_is_returned(tmp_path: Path) -> None:
     assert (run.info["status"], run.info["results"], run.label) == ("complete", {"steps": 3}, "target")
     assert run.model == tmp_path / "run" / "model"
     assert run.info["key"] == again.key
+
+
+def test_the_processor_time_of_a_resumed_run_is_not_known(tmp_path: Path) -> None:
+    with suppress(KeyboardInterrupt), recording(tmp_path / "run").running():
+        (tmp_path / "run" / "checkpoints").mkdir()
+        raise KeyboardInterrupt
+    with recording(tmp_path / "run").running():
+        pass
+    info = written(tmp_path / "run")
+    assert info["status"] == "complete"
+    assert info["seconds"] >= 0
+    assert info.get("cpu_seconds") is None
 
 
 def test_what_is_recorded(tmp_path: Path) -> None:

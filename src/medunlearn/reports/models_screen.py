@@ -178,7 +178,7 @@ def _data(reading: Reading | None) -> dict[str, Any] | None:
 
 
 def cpu_seconds(model: ModelResult) -> float | None:
-    """Processor time of the run that made a model; None if an older version made it."""
+    """Processor time of the run that made a model; None if it is not known."""
     return number(model.info.get("cpu_seconds"))
 
 

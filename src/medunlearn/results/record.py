@@ -73,8 +73,8 @@ class RunRecord:
         lineage: ancestors of the model, oldest first.
         data_use: data use of everything that it was made from (:mod:`medunlearn.data.data_use`); None: unknown.
         started, seconds: ISO time in UTC, and wall clock.
-        cpu_seconds: processor time of the process that writes the record, all threads together, since the run
-            began or was resumed.
+        cpu_seconds: processor time of all threads; None of a run that was resumed or had several processes, whose
+            other parts are not known.
         stages: seconds and peak resident memory of each part.
         texts: fingerprint of the model's training texts (:attr:`Benchmark.texts_fingerprint`).
         model_files: for each file that affects the model's answers: ``sha256``, ``size``, ``mtime_ns``.

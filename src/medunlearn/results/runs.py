@@ -322,6 +322,7 @@ class Recording:
     def _recorded(self) -> Iterator[None]:
         self._write()
         started, memory, cpu = time.perf_counter(), PeakMemory(), time.process_time()
+        is_whole = self._barrier is nullcontext and not (self.folder / CHECKPOINTS).exists()
         try:
             yield
         except BaseException as error:
@@ -333,7 +334,7 @@ class Recording:
         if self.writes:
             self.info.tables = self.info.with_tables(self.folder).tables
         self.info.seconds = round(time.perf_counter() - started, 2)
-        self.info.cpu_seconds = round(time.process_time() - cpu, 2)
+        self.info.cpu_seconds = round(time.process_time() - cpu, 2) if is_whole else None
         self.info.peak_memory_bytes = max(
             [memory.bytes(), *(stage["peak_memory_bytes"] for stage in self.info.stages.values())]
         )

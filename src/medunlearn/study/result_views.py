@@ -224,7 +224,7 @@ def _image_control(control: pd.DataFrame) -> Block | None:
 
 
 def _extractor(models: Sequence[Any]) -> str | None:
-    """Which extractor found the keywords of the leakage score."""
+    """The extractor of the leakage score's keywords."""
     from medunlearn.metrics.leakage.leakage_score import extractor_words
 
     by = extractor_words({model.extractor for model in models} - {""})

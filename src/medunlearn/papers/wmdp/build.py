@@ -91,8 +91,10 @@ def _questions(files: Sequence[Path], side: Side) -> tuple[list[Question], list[
         answered = (choice for choice in read_options(file, count_from=0).questions if choice.gold is not None)
         for place, choice in enumerate(answered, start=1):
             name = f"{side}-question-{number}-{place:05d}"
-            asked = choice_question(replace(choice, question_id=name), "text")
-            questions.append(replace(asked, record_id=name, fold="holdout", level="document", provenance=file.name))
-            shown = f"{choice.question}\n{choice.lines()}"
-            records.append(Record(name, shown, {"set": side, "document": name}, fold="rephrase"))
+            question = choice_question(replace(choice, question_id=name), "text")
+            questions.append(
+                replace(question, record_id=name, fold="holdout", level="document", provenance=file.name)
+            )
+            text = f"{choice.question}\n{choice.lines()}"
+            records.append(Record(name, text, {"set": side, "document": name}, fold="rephrase"))
     return questions, records

@@ -113,7 +113,7 @@ class Forecast:
         return f"Left: {stages}, {short_number(total.flops)} FLOPs{hours}{fits}, {size(self.disk)} on the disk."
 
     def view(self, *, every: bool = False, stages: Iterable[PlannedStage] | None = None) -> ResultView:
-        """What is left, what it lacks and what does not fit, for the terminal.
+        """The work that is left, with what it lacks and what does not fit, for the terminal.
 
         Args:
             every: a table of stages too.
