@@ -32,10 +32,13 @@ def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path / "clone")
     result = CliRunner().invoke(app, [*shlex.split(line)[1:], *SMALL])
     assert result.exit_code == 0, result.output
-    assert "Gradient ascent (GA, GD and KL) falls to zero on both sides." in result.output.replace("\n", " ")
     data = json.loads(Path("runs/lume-small/report/report.json").read_text())
     findings = {finding["name"]: finding for finding in data["findings"]}
     assert {finding["verdict"] for finding in data["findings"]} <= {"open", "not measurable"}, "one seed decided"
+    # Which of them two epochs leave open is decided by the last digits of a machine.
+    terminal = " ".join(result.output.split())
+    for name, finding in findings.items():
+        assert (finding["claim"] in terminal) == (finding["verdict"] == "open"), name
     assert data["headline"]["closest_to_retrained"] is None
     assert data["headline"]["reference"]["reasons"], "two epochs memorize nothing"
     assert {row["reading"] for row in data["membership"]["table"]} == {None}
