@@ -5,8 +5,8 @@
 With ``--processes`` so many processes, started by torchrun, share a sweep's trainings, and LUME's experiment.
 LUME's runs twice: trained, and adopted from a folder without a tokenizer, as the released model lies. Prints cells
 or models, failures, processor seconds, and what stands under the heading of each of the paper's tables and figures
-in the report's page. Stopped, it goes on where it was; on finished twins it costs seconds. ``--write`` puts the table
-into docs/results.md.
+in the report's page. Stopped, it goes on where it was; on finished twins it costs seconds. ``--write`` puts the
+table into docs/results.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def place(exhibit: Exhibit, out: Path, report: Path | None) -> str:
 
 
 class Headings(HTMLParser):
-    """Numbers of figures, tables and paragraphs under each heading of a report, but for what the paper published."""
+    """Numbers of figures, tables and paragraphs under each heading of a report, without published numbers."""
 
     END = "What the paper published"
     LEVELS = ("h1", "h2", "h3", "h4", "h5")

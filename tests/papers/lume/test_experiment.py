@@ -64,7 +64,9 @@ def _figures_are_the_papers(page: str, markdown: str) -> None:
     for panel in ("Reg, forget", "Reg, retain", "Kno, forget", "Kno, retain"):
         assert panel in page
     documents = markdown.partition("(Table 1)")[2].partition("\n#")[0]
-    counts = {line.split("|")[1].strip(): re.findall(r"\d+", line) for line in documents.splitlines() if "|" in line}
+    counts = {
+        line.split("|")[1].strip(): re.findall(r"\d+", line) for line in documents.splitlines() if "|" in line
+    }
     assert (counts["forget"], counts["retain"], counts["non-members"]) == (["1"] * 3, ["1"] * 3, ["2"])
     lacks = markdown.partition("Not in this report")[2].partition("\n#")[0]
     assert [number for number in ("Figure 2", "Figure 3", "Figure 4", "Table 1") if number in lacks] == ["Figure 4"]
