@@ -153,6 +153,11 @@ class AuditRelations(Settings):
     diagnosis: Path | None = Field(
         None, description="result of `audit diagnosis`: top-k accuracy of models before and after fine-tuning"
     )
+    trained: Mapping[str, Words] = Field(
+        default_factory=dict,
+        description="a model: the corpora that it was trained on, where not on all; findings about training leave "
+        "the others out, and baselines that were trained on the corpus, too",
+    )
     clinical: Words = Field((), description="corpora of patients' records")
     datasets: Words = Field((), description="corpora of questions with answers")
 
@@ -160,7 +165,7 @@ class AuditRelations(Settings):
         """Every model named in the relations."""
         labels = {label for pair in (*self.larger, *self.persistence) for label in pair}
         labels |= {label for model, others in self.baselines.items() for label in (model, *others)}
-        return labels | {label for series in self.epochs.values() for label in series}
+        return labels | {*self.trained} | {label for series in self.epochs.values() for label in series}
 
 
 class KindSettings(Settings):

@@ -36,6 +36,8 @@ from medunlearn.study.sweep.expected_benchmark import lengthen
 from medunlearn.training.processes import join
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.papers.memorization.report import AuditContent
     from medunlearn.reports.view import ResultView
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 BASE = "before adaptation"
 """Label of the model that the first step starts from."""
-FOLLOWING = ("baselines", "persistence", "epoch_table", "diagnosis")
+FOLLOWING = ("baselines", "persistence", "trained", "epoch_table", "diagnosis")
 """Relations that follow from the steps."""
 NO_PRICE = "cost not estimated: it depends on how long the responses are"
 STAND_IN = (
@@ -143,17 +145,21 @@ class Adaptation:
         models = {name: str(run if isinstance(run, str) else run.folder) for name, run in runs.items()}
         options = self._options(benchmarks)
         corpora = [f"{name}={benchmark.folder}" for name, benchmark in benchmarks.items()]
-        folders = []
-        for name, model in models.items():
+        folders, steps = [], list(benchmarks)
+        for number, (name, model) in enumerate(models.items()):
             say(f"audit: {name}")
             made_of = [settings.audit, options, corpora, model_identity(model)]
             folder = settings.out / "audits" / f"{_plain(name)}-{sha256_of_json(made_of)[:8]}"
             how: dict[str, Any] = {"label": name, "device": device, "quiet": quiet, "seed": settings.seed}
+            how |= {"unseen": tuple(steps[number:])}
             audit(model, corpora, out=folder, **how | settings.audit | options)
             folders.append(folder)
         relations = self._relations(runs, benchmarks, device, quiet, say)
         draws = {"replicates": settings.audit.get("replicates", 1000), "seed": settings.seed}
         content = audit_content(folders, relations, title=settings.name, show_text=settings.show_text, **draws)
+        if "diagnosis" in relations:
+            accuracy = _with_steps(content.tables["accuracy"], Path(relations["diagnosis"]), models)
+            content = replace(content, tables={**content.tables, "accuracy": accuracy})
         page = write_report(audit_report(content), settings.out / "report")
         say(f"report: {page}")
         return Adapted(page, content, models)
@@ -205,6 +211,7 @@ class Adaptation:
         relations: dict[str, Any] = {
             "baselines": {name: list(dict.fromkeys((BASE, before))) for before, name in pairwise(labels)},
             "persistence": [[before, after] for before, after in pairwise(labels[1:])],
+            "trained": {name: labels[1 : place + 1] for place, name in enumerate(labels) if place},
             **self.settings.relations,
         }
         for before, name in pairwise(labels):
@@ -281,6 +288,15 @@ def _problems(settings: AdaptationSettings, steps: Mapping[str, AdaptationStep])
     )
     if BASE in steps:
         yield f"steps: {BASE!r} is the label of the model before the first step; choose another name"
+
+
+def _with_steps(accuracy: pd.DataFrame, diagnosis: Path, models: Mapping[str, str]) -> pd.DataFrame:
+    """Accuracies with the steps' names in place of the labels that a result of diagnoses gives to runs."""
+    from medunlearn.results.runs import Run
+
+    info, names = Run.open(diagnosis).info, {folder: name for name, folder in models.items()}
+    labels = zip(info["results"]["models"], info["lineage"], strict=True)
+    return accuracy.replace({"model": {label: names.get(folder, label) for label, folder in labels}})
 
 
 def _plain(name: str) -> str:

@@ -45,6 +45,22 @@ def test_what_was_set_is_found(content: AuditContent):
     assert not {("top_k_50", HOLDS), ("temperature_0.7", FAILS)} & cases
 
 
+def test_texts_that_a_model_never_saw_are_no_case_of_what_training_does(content: AuditContent):
+    """Nor are those that its baseline was trained on, too."""
+
+    def places(med: dict[str, tuple[str, ...]], base: dict[str, tuple[str, ...]]) -> set[tuple[str, str]]:
+        own = {"med": med, "base": base}
+        models = tuple(replace(model, **own.get(model.label, {})) for model in content.models)
+        (finding,) = [each for each in findings(replace(content, models=models)) if each.name == "above baseline"]
+        named = ((case.labels["model"], case.labels["where"].partition(",")[0]) for case in finding.cases)
+        return {(model, corpus) for model, corpus in named if model == "med − base"}
+
+    both = {("med − base", "guidelines"), ("med − base", "notes")}
+    assert places({}, {}) == both
+    assert places({"unseen": ("notes",)}, {}) == {("med − base", "guidelines")}
+    assert places({}, {"trained": ("guidelines",)}) == {("med − base", "notes")}
+
+
 @pytest.mark.parametrize(
     ("low", "high", "subjects", "verdict"),
     [

@@ -134,6 +134,18 @@ def test_an_audit_alone_says_what_is_missing(audits: Path, tmp_path: Path):
     assert "runs are counted in words, not tokens" in to_markdown(audit_report(content))
 
 
+@pytest.mark.parametrize(("stage", "exhibit"), [("kinds", "Table 3"), ("identifiers", "Table 9")])
+def test_a_search_that_found_nothing_has_its_place(content: AuditContent, stage: str, exhibit: str):
+    """With the names of those that were searched; without a search there is no such sentence."""
+    none = {name: content.tables[name].head(0) for name in (stage, "agreement")}
+    empty = replace(content, tables={**content.tables, **none}, missing=())
+    for searched in (("med",), ()):
+        page = to_markdown(audit_report(replace(empty, searches={stage: searched})))
+        own = page.partition("What the paper published")[0]
+        assert (f"({exhibit}" in own) == bool(searched)
+        assert ("\nmed: " in own.partition(f"({exhibit}")[2].partition("\n#")[0]) == bool(searched)
+
+
 def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_path: Path):
     folder = tmp_path / "elsewhere"
     shutil.copytree(audits / "base", folder)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, AuditTables, leaves_chat_template, of_prefixes, shared_probes
-from medunlearn.audit.extraction import labelled_probes
+from medunlearn.audit.extraction import labelled_probes, unseen_corpora
 from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.kind_summary import sorter_agreement
@@ -111,7 +111,7 @@ def _by_label(audits: Sequence[AuditTables]) -> Audits:
 def _check(relations: AuditRelations, audits: Audits) -> None:
     corpora = {str(name) for audit in audits.values() for name in audit.probes["corpus"].unique()}
     problems = [unknown_name("audited model", label, audits) for label in sorted(relations.labels() - set(audits))]
-    declared = (*relations.clinical, *relations.datasets)
+    declared = (*relations.clinical, *relations.datasets, *chain.from_iterable(relations.trained.values()))
     problems += [unknown_name("corpus", name, corpora) for name in declared if name not in corpora]
     if problems:
         raise ConfigError(problems)
@@ -137,7 +137,11 @@ def _audited_model(audit: AuditTables, relations: AuditRelations) -> AuditedMode
     facts = flat({name: value for name, value in audit.info.items() if name != "results"})
     facts |= flat({"probe_set": audit.info.get("results", {}).get("probe_set", {})})
     baselines = tuple(relations.baselines.get(audit.label, ()))
-    return AuditedModel(audit.label, audit.unit, baselines, facts, RunRecord.of(audit.info).problems)
+    unseen, trained = set(unseen_corpora(audit)), tuple(relations.trained.get(audit.label, ()))
+    if audit.label in relations.trained:
+        unseen |= set(audit.probes["corpus"].astype(str)) - set(trained)
+    problems = RunRecord.of(audit.info).problems
+    return AuditedModel(audit.label, audit.unit, baselines, facts, problems, tuple(sorted(unseen)), trained)
 
 
 def _own_tables(audits: Sequence[AuditTables], draws: Resampling) -> dict[str, list[pd.DataFrame]]:
@@ -344,7 +348,3 @@ def missing(
     for part in paper_yaml("memorization", "report")["missing"]:
         if not there[part["needs"]]:
             yield part["name"], part["how"]
-        elif "nothing" in part:
-            rows = tables[part["needs"]]
-            if not (rows["table"] == part["table"] if "table" in part else rows.index >= 0).any():
-                yield part["name"], part["nothing"]

@@ -77,7 +77,7 @@ def findings(content: AuditContent) -> tuple[Finding, ...]:
 def _cases(content: AuditContent, rule: Mapping[str, Any]) -> Iterator[Case]:
     """One case per row of the claim's table."""
     guard, minus = rule.get("memorizes"), rule.get("minus", 0.0)
-    for row in content.rows(rule["table"], **rule["where"]):
+    for row in filter(content.tells_of_training, content.rows(rule["table"], **rule["where"])):
         labels = {"model": rule["model"].format_map(row), "where": _place(row, rule.get("place"))}
         if number(row[rule["column"]]) is None:
             reason = row.get("reason")
@@ -136,7 +136,7 @@ def decoding_cases(content: AuditContent) -> Iterator[Case]:
     """One case per decoding: whether its whole difference from greedy is within a margin."""
     for row in content.rows("differences", relation="decoding", measure=PRIMARY):
         model, corpus, prefix = row["model"], row["corpus"], row["prefix_tokens"]
-        if not is_trained(content, model):
+        if not is_trained(content, model) or not content.tells_of_training(row):
             continue
         greedy = content.ratio(model, corpus, prefix, PRIMARY)
         margin = LITTLE_SHARE * ((None if greedy is None else number(greedy["value"])) or 0.0)

@@ -99,6 +99,8 @@ class AuditedModel:
         label: its name in the report; unique.
         unit: unit of lengths: ``tokens`` of its tokenizer, or ``words``.
         baselines: labels of the models that it is compared with.
+        unseen: corpora that it never saw.
+        trained: corpora that it was trained on, where declared.
         facts: settings and results of its ``run.json`` in words.
         problems: why it is broken; a broken model gets no verdict.
     """
@@ -108,6 +110,8 @@ class AuditedModel:
     baselines: tuple[str, ...]
     facts: Mapping[str, str]
     problems: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    trained: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,19 @@ class AuditContent:
     def baselines(self) -> frozenset[str]:
         """Labels of models that others are compared with."""
         return frozenset(other for model in self.models for other in model.baselines)
+
+    def tells_of_training(self, row: Row) -> bool:
+        """False for a row of texts that its model never saw, or that the baseline was trained on, too.
+
+        Rows without a corpus are of the questions of ``datasets``.
+        """
+        models = {model.label: model for model in self.models}
+        corpora = {row["corpus"]} if "corpus" in row else set(self.datasets)
+        model, against = (models.get(row.get(name, "")) for name in ("model", "against"))
+        if model is not None and corpora and corpora <= {*model.unseen}:
+            return False
+        is_baseline = row.get("relation", "baseline") == "baseline"
+        return not (is_baseline and against is not None and corpora & {*against.trained})
 
     def shown_examples(self) -> tuple[Row, ...]:
         """The spans to show: none unless ``show_text``."""

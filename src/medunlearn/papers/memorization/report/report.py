@@ -179,9 +179,9 @@ def _contents(content: AuditContent) -> Iterator[Section | None]:
     agreement = details("Agreement of the ways of sorting", tables.listed(content, "agreement"))
     near = [Details(title, (Quotes(pair, reference=True),)) for title, pair in _near_texts(content)]
     yield _part("near", tables.listed(content, "near"), near)
-    yield _part("kinds", tables.kinds_table(content), agreement)
+    yield _part("kinds", tables.kinds_table(content) or _nothing(content, "kinds"), agreement)
     for table in ("table_9", "table_10"):
-        yield _part(table, tables.listed(content, "identifiers", table=table))
+        yield _part(table, tables.listed(content, "identifiers", table=table) or _nothing(content, table))
     table_5, prompt = tables.fine_tuning_table(content)
     yield _part("fine_tuning", table_5, prompt=prompt)
     options = details("Every prompt and match", tables.listed(content, "options"))
@@ -233,6 +233,13 @@ def _part(name: str, *parts: Block | Iterable[Block | None] | None, **values: ob
         return None
     text = Text(part["text"].format_map(values) if values else part["text"], "aside")
     return Section(part["title"].format_map(values), (text, *inside), part["note"])
+
+
+def _nothing(content: AuditContent, part: str) -> Text | None:
+    """Words for a search that was made and has no row; None if no model was searched."""
+    stage, words = WORDS["nothing"][part]
+    searched = content.searches.get(stage, ())
+    return Text(words.format(models=", ".join(searched))) if searched else None
 
 
 def _grid(specs: Iterable[tuple[str, Spec]], label: str) -> Figures | None:
