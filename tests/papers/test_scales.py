@@ -114,6 +114,8 @@ def test_the_papers_experiments_are_whole() -> None:
     # A picture token is 28 x 28 pixels; with the question it is to fit into the preset's 2,048.
     assert lingshu["benchmark"]["max_pixels"] // 28**2 + 256 < 2048
     assert "factuality" in lingshu["judge"]
+    # All four sets are there in small, too.
+    assert (ROOT / scaled(lingshu, "tiny")["benchmark"]["general"]).exists()
 
 
 def test_scales(tmp_path: Path) -> None:

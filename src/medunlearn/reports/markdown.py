@@ -121,6 +121,10 @@ def _cell(cell: Cell) -> str:
 
 
 def _long_notes(table: Table) -> list[str]:
-    """Distinct notes that would make a table too wide."""
-    cells = (cell for row in (table.columns, *table.rows) for cell in row if len(cell.note) > _LONGEST_NOTE)
-    return list(dict.fromkeys(f"{cell.text}: {cell.note}" for cell in cells))
+    """Distinct notes that would make a table too wide, each once after the cells that have it."""
+    texts: dict[str, dict[str, None]] = {}
+    for row in (table.columns, *table.rows):
+        for cell in row:
+            if len(cell.note) > _LONGEST_NOTE:
+                texts.setdefault(cell.note, {})[cell.text] = None
+    return [f"{', '.join(cells)}: {note}" for note, cells in texts.items()]

@@ -130,7 +130,12 @@ class SweepResults:
         evaluated = [model for *_, seeds in models for model in seeds.values()]
         panels = (entry for panel in request.judged for entry in panel.provenance)
         origins = distinct_entries([*models.benchmark.provenance, *panels, *rated_by(evaluated)])
-        against = (f"{split} ({context}): {' '.join(reasons)}" for (context, split), reasons in refused.items())
+        alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (context, split), reasons in refused.items():
+            alike.setdefault((context, reasons), []).append(split)
+        against = (
+            f"{', '.join(splits)} ({context}): {' '.join(reasons)}" for (context, reasons), splits in alike.items()
+        )
         return {
             "methods": models.methods,
             "contexts": models.contexts,
