@@ -5,8 +5,8 @@
 With ``--processes`` so many processes, started by torchrun, share a sweep's trainings, and LUME's experiment.
 LUME's runs twice: trained, and adopted from a folder without a tokenizer, as the released model lies. Prints cells
 or models, failures, processor seconds, and what stands under the heading of each of the paper's tables and figures
-in the report's page. Stopped, it goes on where it was; on finished twins it costs seconds. ``--write`` puts the
-table into docs/results.md.
+in the report's page. Stopped, it goes on where it was; on finished twins it costs seconds. ``--write`` puts each
+paper's table into docs/results.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
         "amnesia-llama3-8b": lambda out: sweep("amnesia-llama3-8b", out, arguments.processes),
         "memorization-llama3-8b": adapt,
     }
-    rows: dict[str, dict[str, str]] = {}
+    rows: dict[str, dict[str, dict[str, str]]] = {}
     for name, of_twin in work.items():
         if not name.startswith(arguments.only):
             continue
@@ -73,23 +73,23 @@ def main() -> None:
         for line in failed:
             print(f"  failed: {line}")
         for exhibit, content in shown:
-            rows.setdefault(f"{paper} {exhibit.number}", row(paper, exhibit, content))
-    table = markdown([*rows.values()])
-    print(table)
-    if arguments.write:
-        replace_table("results.md", "exhibits", table)
+            rows.setdefault(paper, {}).setdefault(exhibit.number, row(exhibit, content))
+    for paper, of_paper in rows.items():
+        table = markdown([*of_paper.values()])
+        print(f"\n{paper}\n{table}")
+        if arguments.write:
+            replace_table("results.md", f"exhibits of {paper}", table)
 
 
-def row(paper: str, exhibit: Exhibit, content: str) -> dict[str, str]:
+def row(exhibit: Exhibit, content: str) -> dict[str, str]:
     """Row of the table: where the exhibit stands, and what the twin has there."""
-    where = f"{exhibit.page}: {exhibit.at}" if exhibit.page in PAGES else f"`{exhibit.at}`"
+    where = f"report, *{exhibit.at}*" if exhibit.page in PAGES else f"`{exhibit.at}`"
     nothing = f"nothing (needs {exhibit.needs})" if exhibit.needs else "nothing"
     return {
-        "paper": paper,
         "number": exhibit.number,
-        "shows": exhibit.shows,
-        "where": where if exhibit.page else "nowhere",
-        "in the twin": (content or nothing) if exhibit.page else exhibit.lacks,
+        "it shows": exhibit.shows,
+        "where here": where if exhibit.page else "nowhere",
+        "in the small run": (content or nothing) if exhibit.page else exhibit.lacks,
     }
 
 

@@ -52,10 +52,12 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
     if screen.extraction.problems:
         return ()
     grids: list[Block] = []
+    several = len(screen.extraction.corpora) > 1
     for corpus in screen.extraction.corpora:
-        title = "Extracted, with exact 95% intervals"
-        if len(screen.extraction.corpora) > 1:
-            title = f"{corpus.corpus}: {title[0].lower()}{title[1:]}"
+
+        def titled(words: str, name: str = corpus.corpus) -> str:
+            return f"{name}: {words}" if several else f"{words[0].upper()}{words[1:]}"
+
         rows = [row for row in screen.groups if row[0] == corpus.corpus and row[2].n]
         if not corpus.members.n:
             continue
@@ -65,10 +67,9 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
             interval = None if low is None or high is None else (low, high)
             values = (share_text(share), share.value or 0.0, bound(share))
             bars.append(Bar(group, *values, muted=gap is not None, interval=interval))
-        grids.append(Bars(title, tuple(bars)))
-        first = f"{rows[0][1][0].upper()}{rows[0][1][1:]}"
+        grids.append(Bars(titled("extracted, with exact 95% intervals"), tuple(bars)))
         grids += [
-            Text(f"{first} minus {group}: {gap_text(gap, test)}.", "aside")
+            Text(titled(f"{rows[0][1]} minus {group}: {gap_text(gap, test)}."), "aside")
             for _, group, _, gap, test in rows
             if gap is not None
         ]
