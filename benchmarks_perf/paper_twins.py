@@ -115,18 +115,20 @@ def place(exhibit: Exhibit, out: Path, report: Path | None) -> str:
 class Headings(HTMLParser):
     """Numbers of figures, tables and paragraphs under each heading of a report, without published numbers."""
 
-    END = "What the paper published"
-    LEVELS = ("h1", "h2", "h3", "h4", "h5")
+    PUBLISHED = "What the paper published"
+    LEVELS = ("h1", "h2", "h3", "h4", "h5", "summary")
     BLOCKS = ("figure", "table", "p")
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[dict[str, Any]] = []
         self.sections: list[dict[str, Any]] = []
-        self.in_heading = self.is_over = False
+        self.in_heading, self.published = False, ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self.is_over:
+        if tag in self.LEVELS and tag <= self.published:
+            self.published = ""
+        if self.published:
             return
         if tag in self.LEVELS:
             self.in_heading = True
@@ -140,7 +142,8 @@ class Headings(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in self.LEVELS:
             self.in_heading = False
-            self.is_over |= bool(self.open) and self.END in self.open[-1]["title"]
+            if self.open and self.PUBLISHED in self.open[-1]["title"]:
+                self.published = tag
 
     def handle_data(self, data: str) -> None:
         if self.in_heading and self.open:
