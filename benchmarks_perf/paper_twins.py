@@ -150,10 +150,11 @@ class Headings(HTMLParser):
             self.open[-1]["title"] += data
 
     def content(self, heading: str) -> str:
-        """Figures and tables under the first heading that begins so, or that it has words alone; "" if nothing."""
+        """Figures and tables under the first heading that begins or ends so, or ``words``; "" if nothing."""
         for entry in self.sections:
             parts = [f"{n} {block}{'s' * (n > 1)}" for block in ("figure", "table") if (n := entry[block])]
-            if " ".join(entry["title"].split()).startswith(heading) and (parts or entry["p"]):
+            title = " ".join(entry["title"].split())
+            if (title.startswith(heading) or title.endswith(heading)) and (parts or entry["p"]):
                 return ", ".join(parts) or "words"
         return ""
 
