@@ -142,7 +142,7 @@ def taught(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def measured(hospital: Hospital, model: Path, out: Path) -> MeasuredModel:
-    settings = settings_of(hospital, others=8, evaluate={"max_new_tokens": 16})
+    settings = settings_of(hospital, others=8, evaluate={"max_new_tokens": 16, "alternatives": 19})
     request = ForgetRequest.open(model, hospital.notes, settings, out / "case", quiet=True)
     notes = request.read_notes()
     return request.meter(notes).verify(request.adopt_target(notes))
