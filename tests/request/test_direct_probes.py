@@ -42,8 +42,9 @@ from medunlearn.results.scores import question_labels
 
 
 def settings_of(hospital: Hospital, **values: Any) -> ForgetSettings:
-    own = {"patient": hospital.patients[0], "key": hospital.key, "holdout": hospital.unseen, **QUICK, **values}
-    return check(ForgetSettings, own)
+    """With as many made-up values as a request usually has: they decide which facts can be tested."""
+    own = {"patient": hospital.patients[0], "key": hospital.key, "holdout": hospital.unseen, **QUICK}
+    return check(ForgetSettings, {**own, "evaluate": {"max_new_tokens": 8}, **values})
 
 
 def benchmarks_of(hospital: Hospital, **values: Any) -> RequestBenchmarks:
