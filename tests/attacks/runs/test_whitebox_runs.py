@@ -20,6 +20,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.splits import request
 from medunlearn.models.load import load_model
 from medunlearn.models.tiny import build_tiny
+from medunlearn.request.standings import Standings
 from medunlearn.results.runs import Run
 
 HEADLINES = {
@@ -60,6 +61,17 @@ def test_nothing_is_erased_by_doing_nothing_and_all_by_never_learning(attacked: 
     left = means(attacked, "patching", "left_of_target")
     assert left[nothing] == pytest.approx(1.0, abs=1e-4)
     assert left["retrained"] < 0.5
+
+
+def test_a_deletion_is_verified_by_patching_beside_a_retrained_model(attacked: Attacks) -> None:
+    of_patients = dict[str, list[float]]()
+    for model in attacked.of("patching").models:
+        own = Standings()
+        own.add_attack("patching", model)
+        assert own.attacks["patching"] == ("patching",)
+        of_patients[model.run.label] = [*own.values["patching"].values()]
+    assert of_patients[attacked.models[0].run.label] == pytest.approx([1.0] * 10, abs=1e-3)
+    assert of_patients["perfect"] == pytest.approx([0.0] * 10, abs=1e-3)
 
 
 def test_the_lens_tells_the_models_apart(attacked: Attacks) -> None:
@@ -104,6 +116,10 @@ def test_without_a_retrained_model_there_is_no_scale(knowing: dict[str, Run], pu
     kept = scores[scores["measure"] == "knowledge_kept"]
     assert kept["value"].isna().all()
     assert kept["reason"].str.contains("retrained").all()
+    standings = Standings()
+    standings.add_attack("patching", own.models[0])
+    assert not standings.ways
+    assert "retrained" in standings.missing["patching"]
     (row, *_) = BroughtBack.of(alone).table.to_dict("records")
     assert row["measure"] == "left_of_target"
     assert row["value"] < 0.5
@@ -136,6 +152,11 @@ def test_a_second_model_need_not_be_attacked(knowing: dict[str, Run], pulses: Be
     assert means(attacks, "patching", "knowledge_kept") == {"target": pytest.approx(1.0, abs=1e-4)}
     assert attack_folder(target, pulses, how, beside) == model.record.folder
     assert attack_folder(target, pulses, how) != model.record.folder
+    # A model that is adopted anew has the target's role, and is not its own target.
+    perfect = knowing["perfect"]
+    adopted = Run(perfect.folder, replace(perfect.info, role="target"))
+    attacks = attack_each([adopted], pulses, how, others=[target, *beside], device="cpu", quiet=True)
+    assert means(attacks, "patching", "knowledge_kept") == {"perfect": pytest.approx(0.0, abs=1e-4)}
 
 
 def test_a_model_of_another_tokenizer_and_one_of_random_weights(
