@@ -154,7 +154,8 @@ def test_a_second_model_need_not_be_attacked(knowing: dict[str, Run], pulses: Be
     assert attack_folder(target, pulses, how) != model.record.folder
     # A model that is adopted anew has the target's role, and is not its own target.
     perfect = knowing["perfect"]
-    adopted = Run(perfect.folder, replace(perfect.info, role="target"))
+    adopted = Run(perfect.folder, replace(perfect.info, verb="adopt"))
+    assert adopted.role == "target"
     attacks = attack_each([adopted], pulses, how, others=[target, *beside], device="cpu", quiet=True)
     assert means(attacks, "patching", "knowledge_kept") == {"perfect": pytest.approx(0.0, abs=1e-4)}
 
