@@ -14,7 +14,7 @@ from medunlearn.attacks.recovery.known_values import share_of_facts, share_of_id
 from medunlearn.attacks.recovery.prompt_rules import RULES, own_rule
 from medunlearn.attacks.recovery.prompt_transforms_attack import PromptTransforms
 from medunlearn.attacks.recovery.recovered_rows import recovered_rows
-from medunlearn.attacks.recovery.recovery_results import BELOW, NOT_TOLD_APART, summarize_strengths
+from medunlearn.attacks.recovery.recovery_results import BELOW, DAMAGED, NOT_TOLD_APART, summarize_strengths
 from medunlearn.attacks.recovery.relearning_data import relearning_data
 from medunlearn.attacks.recovery.verbatim_attack import Verbatim
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
@@ -45,8 +45,15 @@ BENCH: Any = SimpleNamespace(record={"r": RECORD})
 
 def table(values: dict[str, list[float | None]], side: str = "forget") -> pd.DataFrame:
     """One question per subject; strength -> its values."""
+    letter = "q" if side == "forget" else "r"
     rows = [
-        {"item": f"q{n}", "subject": f"s{n}", "measure": "extraction_strength", "value": value, "side": side}
+        {
+            "item": f"{letter}{n}",
+            "subject": f"{side}{n}",
+            "measure": "extraction_strength",
+            "value": value,
+            "side": side,
+        }
         | {"fold": "train", "kind": "factual", "attack": "extraction_strength", "strength": strength}
         | {"reason": "nothing" if value is None else None}
         for strength, own in values.items()
@@ -120,12 +127,18 @@ def test_an_attack_that_never_asks_the_model_as_it_is() -> None:
     assert summary["change"].isna().all()
 
 
-def rows_of(**models: list[float]) -> dict[str, Any]:
-    """Rows of the page by model, of models without states."""
+def rows_of(others: dict[str, list[float]], **models: list[float]) -> dict[str, Any]:
+    """Rows of the page by model, of models without states; others: values of retained patients."""
     measured = [
         SimpleNamespace(
             run=SimpleNamespace(label=name, role=name if name in ("target", "retrained") else "unlearned"),
-            scores=table({"none": list(values)}),
+            scores=pd.concat(
+                [
+                    table({"none": list(own)}, side)
+                    for side, own in (("forget", values), ("retain", others.get(name)))
+                    if own is not None
+                ]
+            ),
             facts={},
         )
         for name, values in models.items()
@@ -143,13 +156,18 @@ def rows_of(**models: list[float]) -> dict[str, Any]:
 
 def test_a_model_that_only_refuses_is_not_read_as_one_that_forgot() -> None:
     guesses, knows = [0.3, 0.2, 0.4] * 10, [0.9, 0.8, 1.0] * 10
-    rows = rows_of(refuses=[0.0] * 30, right=guesses, target=knows, retrained=guesses)
+    rows = rows_of({}, refuses=[0.0] * 30, right=guesses, target=knows, retrained=guesses)
     assert rows["refuses"]["difference"] == pytest.approx(-0.3)
     assert rows["refuses"]["difference_high"] < 0
     assert rows["refuses"]["reading"] == BELOW
     assert rows["right"]["reading"] == NOT_TOLD_APART
     assert rows["target"]["difference_low"] > 0
     assert pd.isna(rows["retrained"]["against"])
+    # Where nobody guesses anything, what the model says of others tells.
+    nothing, everybody = [0.0] * 30, {"retrained": knows, "right": knows, "refuses": [0.0] * 30}
+    rows = rows_of(everybody, refuses=nothing, right=nothing, target=knows, retrained=nothing)
+    assert rows["refuses"]["difference"] == rows["right"]["difference"] == 0.0
+    assert (rows["refuses"]["reading"], rows["right"]["reading"]) == (DAMAGED, NOT_TOLD_APART)
 
 
 @pytest.mark.parametrize("name", RULES)

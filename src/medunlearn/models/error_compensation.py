@@ -70,7 +70,8 @@ def _factor(products: Tensor) -> Tensor:
     identity = torch.eye(len(products), dtype=products.dtype, device=products.device)
     damping = DAMPING * float(products.diagonal().mean())
     damped = products + damping * identity if damping > 0 else identity
-    return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
+    factor: Tensor = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
+    return factor
 
 
 def _input_products(model: Any, layer: nn.Module, sequences: Sequence[Sequence[int]]) -> dict[nn.Module, Tensor]:

@@ -117,7 +117,7 @@ def is_read(row: Row, before: str) -> bool:
 
 
 def reading_of(row: Row, gaps: pd.DataFrame, before: str, of_target: pd.DataFrame | None = None) -> str | None:
-    """Reading of a summary row.
+    """Reading of a summary row; of one that is not above the retrained model's also by the retain side.
 
     Args:
         gaps: the model's differences from the retrained models (:func:`compare_strengths`); empty without any.
@@ -143,7 +143,8 @@ def reading_of(row: Row, gaps: pd.DataFrame, before: str, of_target: pd.DataFram
     worst = max(pairs, key=lambda pair: pair[1])
     if worst[1] <= 0 and of_target is not None and not _shows_the_target(row, of_target):
         return NO_POWER
-    return reading(change, *worst, retrained=True)
+    word = reading(change, *worst, retrained=True)
+    return DAMAGED if word in (NOT_TOLD_APART, BELOW) and _has_lost_others(row, gaps, before) else word
 
 
 def read_strength(attacks: Attacks, row: Row, before: str) -> str | None:
@@ -156,6 +157,17 @@ def read_strength(attacks: Attacks, row: Row, before: str) -> str | None:
         return None
     targets = [model.run.label for model in attacks.measured_models if model.run.role == "target"]
     return reading_of(row, gaps, before, attacks.gaps(targets[0]) if targets else None)
+
+
+def _has_lost_others(row: Row, gaps: pd.DataFrame, before: str) -> bool:
+    """True if answers about retained patients are below a retrained model's, as those of one that only refuses.
+
+    In the row's state, or if nobody else was asked in it, in the unattacked model.
+    """
+    others = gaps[(gaps["side"] == "retain") & _all(gaps, row, ("attack", "fold", "kind", "measure"))]
+    own = others[others["strength"] == row["strength"]]
+    own = own if len(own) else others[others["strength"] == before]
+    return any(side_of(gap["low"], gap["high"]) == -1 for gap in own.to_dict("records"))
 
 
 def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:
