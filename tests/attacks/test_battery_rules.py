@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import pandas as pd
 import pytest
 
+from medunlearn.attacks.attack_settings import attack_settings
+from medunlearn.attacks.recovery.collateral_attack import Collateral
 from medunlearn.attacks.recovery.extraction_strength_attack import ExtractionStrength
 from medunlearn.attacks.recovery.known_values import share_of_facts, share_of_identifiers
 from medunlearn.attacks.recovery.prompt_rules import RULES, own_rule
@@ -24,6 +26,8 @@ from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.splits import request
 from medunlearn.errors import InputError
 from medunlearn.metrics.overlap import open_unlearning_strength
+from medunlearn.probes.utility import harness_run
+from medunlearn.probes.utility.numbers import TaskItem, item_scores
 from medunlearn.results.scores import question_labels, score_table
 from medunlearn.statistics.best_of import sample_numbers
 
@@ -127,31 +131,67 @@ def test_an_attack_that_never_asks_the_model_as_it_is() -> None:
     assert summary["change"].isna().all()
 
 
-def rows_of(others: dict[str, list[float]], **models: list[float]) -> dict[str, Any]:
-    """Rows of the page by model, of models without states; others: values of retained patients."""
+def attacks_of(scores: dict[str, pd.DataFrame]) -> Any:
+    """Attacks with these scores by model."""
     measured = [
         SimpleNamespace(
             run=SimpleNamespace(label=name, role=name if name in ("target", "retrained") else "unlearned"),
-            scores=pd.concat(
-                [
-                    table({"none": list(own)}, side)
-                    for side, own in (("forget", values), ("retain", others.get(name)))
-                    if own is not None
-                ]
-            ),
+            scores=own,
             facts={},
         )
-        for name, values in models.items()
+        for name, own in scores.items()
     ]
-    attacks: Any = SimpleNamespace(
+    return SimpleNamespace(
         measured_models=measured,
-        problems=dict.fromkeys(models, ()),
+        problems=dict.fromkeys(scores, ()),
         undecided="",
         is_reference_refused=False,
         replicates=50,
         seed=0,
     )
-    return {row["model"]: row for row in recovered_rows(ExtractionStrength, attacks).to_dict("records")}
+
+
+def rows_of(others: dict[str, list[float]], **models: list[float]) -> dict[str, Any]:
+    """Rows of the page by model, of models without states; others: values of retained patients."""
+    scores = {
+        name: pd.concat(
+            [
+                table({"none": list(own)}, side)
+                for side, own in (("forget", values), ("retain", others.get(name)))
+                if own is not None
+            ]
+        )
+        for name, values in models.items()
+    }
+    return {row["model"]: row for row in recovered_rows(ExtractionStrength, attacks_of(scores)).to_dict("records")}
+
+
+def test_general_tasks_are_a_part_of_collateral(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten items of a task with two metrics: the first counts, and below the retrained model is the price."""
+    settings = attack_settings({"split": "gone", "attacks": "collateral"})
+    model: Any = SimpleNamespace(run=None, live=None, quiet=True, settings=settings)
+
+    def on_tasks(measure: Any) -> Any:
+        monkeypatch.setattr(harness_run, "utility_one", measure)
+        return Collateral(tasks=("capitals",))._on_tasks(model)
+
+    def scores(right: int) -> pd.DataFrame:
+        items = [
+            TaskItem("capitals", n, metric, "none", float(n < right)) for metric in ("acc", "f1") for n in range(10)
+        ]
+        own: pd.DataFrame = on_tasks(lambda *_, **how: SimpleNamespace(items=item_scores(items))).scores
+        return own
+
+    attacks = attacks_of({"ours": scores(2), "retrained": scores(10)})
+    (ours, _) = recovered_rows(Collateral, attacks).to_dict("records")
+    assert (ours["attack"], ours["measure"], ours["side"]) == ("collateral.general_tasks", "task_score", "retain")
+    assert (ours["value"], ours["difference"], ours["n_subjects"]) == (pytest.approx(0.2), pytest.approx(-0.8), 10)
+
+    def refuse(*_: Any, **how: Any) -> Any:
+        raise InputError("lm-eval is not installed")
+
+    missing = on_tasks(refuse)
+    assert (missing.scores, missing.note) == (None, "lm-eval is not installed")
 
 
 def test_a_model_that_only_refuses_is_not_read_as_one_that_forgot() -> None:
