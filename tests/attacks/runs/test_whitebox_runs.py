@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_run import attack, attack_each, attack_folder
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
@@ -135,6 +136,28 @@ def test_without_the_target_the_cell_says_why(knowing: dict[str, Run], pulses: B
     assert set(reasons["attack"]) == {"patching", "hidden_distance", "checkpoint_difference"}
     assert reasons["reason"].str.contains("target").all()
     assert set(rows[rows["value"].notna()]["attack"]) == {"logit_lens"}
+
+
+def test_what_ends_one_attack_leaves_the_others(
+    knowing: dict[str, Run], pulses: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending(error: Exception) -> Any:
+        def results(self: Any, model: Any) -> Any:
+            raise error
+
+        return results
+
+    memory, package = torch.OutOfMemoryError("CUDA out of memory"), ModuleNotFoundError("No module named 'x'")
+    for name, error in (("logit_lens", memory), ("patching", package)):
+        monkeypatch.setattr(attack_class(name), "results", ending(error))
+    names, target = settings("logit_lens,patching,hidden_distance", replicates=52), [knowing["target"]]
+    attacks = attack(knowing["perfect"], pulses, names, against=target, device="cpu", quiet=True)
+    rows = BroughtBack.of(attacks).table.to_dict("records")
+    cells = {row["attack"]: row for row in rows if row["model"] == "perfect"}
+    assert "memory" in cells["logit_lens"]["reason"]
+    assert "package" in cells["patching"]["reason"]
+    assert cells["hidden_distance"]["value"] > 0
+    assert len(attacks.failed) == 4
 
 
 def another_model(run: Run, folder: Path, label: str, model: Any) -> Run:
