@@ -150,9 +150,9 @@ class _SweepMaker:
         store = next(iter(self.sweep.settings.contexts), None)
         labels, settings = self._labels("attack", model, split, "", store), self.sweep.attacking(split)
         roles = {role for name in expand(settings.attacks) for role in attack_class(name).second_models}
-        others = {"target": target, "retrained": retrained}
-        beside = {role: others[role] for role in roles if others[role] is not model}
-        return AttackWith(settings=settings, **labels, **beside)
+        beside = {"target": target, "retrained": retrained}
+        labels |= {role: beside[role] for role in roles if beside[role] is not model}
+        return AttackWith(settings=settings, **labels)
 
     def _labels(self, verb: str, model: JobStage, split: str, mode: str, store: Context | None) -> dict[str, Any]:
         """Fields of an evaluation or attack of a model; its name includes the split unless the model's name does.
