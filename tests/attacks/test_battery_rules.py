@@ -16,7 +16,14 @@ from medunlearn.attacks.recovery.known_values import share_of_facts, share_of_id
 from medunlearn.attacks.recovery.prompt_rules import RULES, own_rule
 from medunlearn.attacks.recovery.prompt_transforms_attack import PromptTransforms
 from medunlearn.attacks.recovery.recovered_rows import recovered_rows
-from medunlearn.attacks.recovery.recovery_results import BELOW, DAMAGED, NOT_TOLD_APART, summarize_strengths
+from medunlearn.attacks.recovery.recovery_results import (
+    BELOW,
+    DAMAGED,
+    NOT_TOLD_APART,
+    REFUSES,
+    SILENT,
+    summarize_strengths,
+)
 from medunlearn.attacks.recovery.relearning_data import relearning_data
 from medunlearn.attacks.recovery.verbatim_attack import Verbatim
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
@@ -131,13 +138,13 @@ def test_an_attack_that_never_asks_the_model_as_it_is() -> None:
     assert summary["change"].isna().all()
 
 
-def attacks_of(scores: dict[str, pd.DataFrame]) -> Any:
-    """Attacks with these scores by model."""
+def attacks_of(scores: dict[str, pd.DataFrame], facts: dict[str, Any] | None = None) -> Any:
+    """Attacks with these scores and facts by model."""
     measured = [
         SimpleNamespace(
             run=SimpleNamespace(label=name, role=name if name in ("target", "retrained") else "unlearned"),
             scores=own,
-            facts={},
+            facts=(facts or {}).get(name, {}),
         )
         for name, own in scores.items()
     ]
@@ -151,7 +158,9 @@ def attacks_of(scores: dict[str, pd.DataFrame]) -> Any:
     )
 
 
-def rows_of(others: dict[str, list[float]], **models: list[float]) -> dict[str, Any]:
+def rows_of(
+    others: dict[str, list[float]], facts: dict[str, Any] | None = None, **models: list[float]
+) -> dict[str, Any]:
     """Rows of the page by model, of models without states; others: values of retained patients."""
     scores = {
         name: pd.concat(
@@ -163,7 +172,8 @@ def rows_of(others: dict[str, list[float]], **models: list[float]) -> dict[str, 
         )
         for name, values in models.items()
     }
-    return {row["model"]: row for row in recovered_rows(ExtractionStrength, attacks_of(scores)).to_dict("records")}
+    page = recovered_rows(ExtractionStrength, attacks_of(scores, facts))
+    return {row["model"]: row for row in page.to_dict("records")}
 
 
 def test_general_tasks_are_a_part_of_collateral(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +218,13 @@ def test_a_model_that_only_refuses_is_not_read_as_one_that_forgot() -> None:
     rows = rows_of(everybody, refuses=nothing, right=nothing, target=knows, retrained=nothing)
     assert rows["refuses"]["difference"] == rows["right"]["difference"] == 0.0
     assert (rows["refuses"]["reading"], rows["right"]["reading"]) == (DAMAGED, NOT_TOLD_APART)
+    # Nor is one that answers about everybody else.
+    silent, others = (
+        {"refuses": {SILENT: 0.9}, "right": {SILENT: 0.2}},
+        dict.fromkeys(("refuses", "right", "retrained"), knows),
+    )
+    rows = rows_of(others, silent, refuses=nothing, right=nothing, target=knows, retrained=nothing)
+    assert (rows["refuses"]["reading"], rows["right"]["reading"]) == (REFUSES, NOT_TOLD_APART)
 
 
 @pytest.mark.parametrize("name", RULES)

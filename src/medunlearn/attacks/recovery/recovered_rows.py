@@ -13,6 +13,7 @@ from medunlearn.attacks.recovery.recovery_results import (
     compare_strengths,
     reading_of,
     summarize_strengths,
+    unless_silent,
 )
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
 from medunlearn.results.matrix import ALL_KINDS
@@ -53,7 +54,7 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
         gap = _worst_gap(gaps.get(name, pd.DataFrame()), attack.side)
         may_read = model.run.role == "unlearned" and not _is_broken(attacks, model) and not attacks.undecided
         may_read &= attack.has_readings and not (references and attacks.is_reference_refused)
-        reading = reading_of(line, gaps[name], attack.before, of_target) if may_read else None
+        word = reading_of(line, gaps[name], attack.before, of_target) if may_read else None
         rows.append(
             {
                 "attack": label,
@@ -67,7 +68,7 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
                 **{key: line[key] for key in ("value", "low", "high", "n_subjects")},
                 "against": None if gap is None else gap["against"],
                 **{column: None if gap is None else gap[key] for key, column in _GAP.items()},
-                "reading": reading,
+                "reading": unless_silent(word, model.facts),
                 "reason": None,
             }
         )
