@@ -9,12 +9,21 @@ from typing import Any, ClassVar
 import pandas as pd
 import pytest
 
+from medunlearn.attacks.attack_settings import attack_settings
+from medunlearn.attacks.recovery.collateral_attack import Collateral
 from medunlearn.attacks.recovery.extraction_strength_attack import ExtractionStrength
 from medunlearn.attacks.recovery.known_values import share_of_facts, share_of_identifiers
 from medunlearn.attacks.recovery.prompt_rules import RULES, own_rule
 from medunlearn.attacks.recovery.prompt_transforms_attack import PromptTransforms
 from medunlearn.attacks.recovery.recovered_rows import recovered_rows
-from medunlearn.attacks.recovery.recovery_results import BELOW, NOT_TOLD_APART, summarize_strengths
+from medunlearn.attacks.recovery.recovery_results import (
+    BELOW,
+    DAMAGED,
+    NOT_TOLD_APART,
+    REFUSES,
+    SILENT,
+    summarize_strengths,
+)
 from medunlearn.attacks.recovery.relearning_data import relearning_data
 from medunlearn.attacks.recovery.verbatim_attack import Verbatim
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
@@ -24,6 +33,8 @@ from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.splits import request
 from medunlearn.errors import InputError
 from medunlearn.metrics.overlap import open_unlearning_strength
+from medunlearn.probes.utility import harness_run
+from medunlearn.probes.utility.numbers import TaskItem, item_scores
 from medunlearn.results.scores import question_labels, score_table
 from medunlearn.statistics.best_of import sample_numbers
 
@@ -45,8 +56,15 @@ BENCH: Any = SimpleNamespace(record={"r": RECORD})
 
 def table(values: dict[str, list[float | None]], side: str = "forget") -> pd.DataFrame:
     """One question per subject; strength -> its values."""
+    letter = "q" if side == "forget" else "r"
     rows = [
-        {"item": f"q{n}", "subject": f"s{n}", "measure": "extraction_strength", "value": value, "side": side}
+        {
+            "item": f"{letter}{n}",
+            "subject": f"{side}{n}",
+            "measure": "extraction_strength",
+            "value": value,
+            "side": side,
+        }
         | {"fold": "train", "kind": "factual", "attack": "extraction_strength", "strength": strength}
         | {"reason": "nothing" if value is None else None}
         for strength, own in values.items()
@@ -120,36 +138,93 @@ def test_an_attack_that_never_asks_the_model_as_it_is() -> None:
     assert summary["change"].isna().all()
 
 
-def rows_of(**models: list[float]) -> dict[str, Any]:
-    """Rows of the page by model, of models without states."""
+def attacks_of(scores: dict[str, pd.DataFrame], facts: dict[str, Any] | None = None) -> Any:
+    """Attacks with these scores and facts by model."""
     measured = [
         SimpleNamespace(
             run=SimpleNamespace(label=name, role=name if name in ("target", "retrained") else "unlearned"),
-            scores=table({"none": list(values)}),
-            facts={},
+            scores=own,
+            facts=(facts or {}).get(name, {}),
         )
-        for name, values in models.items()
+        for name, own in scores.items()
     ]
-    attacks: Any = SimpleNamespace(
+    return SimpleNamespace(
         measured_models=measured,
-        problems=dict.fromkeys(models, ()),
+        problems=dict.fromkeys(scores, ()),
         undecided="",
         is_reference_refused=False,
         replicates=50,
         seed=0,
     )
-    return {row["model"]: row for row in recovered_rows(ExtractionStrength, attacks).to_dict("records")}
+
+
+def rows_of(
+    others: dict[str, list[float]], facts: dict[str, Any] | None = None, **models: list[float]
+) -> dict[str, Any]:
+    """Rows of the page by model, of models without states; others: values of retained patients."""
+    scores = {
+        name: pd.concat(
+            [
+                table({"none": list(own)}, side)
+                for side, own in (("forget", values), ("retain", others.get(name)))
+                if own is not None
+            ]
+        )
+        for name, values in models.items()
+    }
+    page = recovered_rows(ExtractionStrength, attacks_of(scores, facts))
+    return {row["model"]: row for row in page.to_dict("records")}
+
+
+def test_general_tasks_are_a_part_of_collateral(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten items of a task with two metrics: the first counts, and below the retrained model is the price."""
+    settings = attack_settings({"split": "gone", "attacks": "collateral"})
+    model: Any = SimpleNamespace(run=None, live=None, quiet=True, settings=settings)
+
+    def on_tasks(measure: Any) -> Any:
+        monkeypatch.setattr(harness_run, "utility_one", measure)
+        return Collateral(tasks=("capitals",))._on_tasks(model)
+
+    def scores(right: int) -> pd.DataFrame:
+        items = [
+            TaskItem("capitals", n, metric, "none", float(n < right)) for metric in ("acc", "f1") for n in range(10)
+        ]
+        own: pd.DataFrame = on_tasks(lambda *_, **how: SimpleNamespace(items=item_scores(items))).scores
+        return own
+
+    attacks = attacks_of({"ours": scores(2), "retrained": scores(10)})
+    (ours, _) = recovered_rows(Collateral, attacks).to_dict("records")
+    assert (ours["attack"], ours["measure"], ours["side"]) == ("collateral.general_tasks", "task_score", "retain")
+    assert (ours["value"], ours["difference"], ours["n_subjects"]) == (pytest.approx(0.2), pytest.approx(-0.8), 10)
+
+    def refuse(*_: Any, **how: Any) -> Any:
+        raise InputError("lm-eval is not installed")
+
+    missing = on_tasks(refuse)
+    assert (missing.scores, missing.note) == (None, "lm-eval is not installed")
 
 
 def test_a_model_that_only_refuses_is_not_read_as_one_that_forgot() -> None:
     guesses, knows = [0.3, 0.2, 0.4] * 10, [0.9, 0.8, 1.0] * 10
-    rows = rows_of(refuses=[0.0] * 30, right=guesses, target=knows, retrained=guesses)
+    rows = rows_of({}, refuses=[0.0] * 30, right=guesses, target=knows, retrained=guesses)
     assert rows["refuses"]["difference"] == pytest.approx(-0.3)
     assert rows["refuses"]["difference_high"] < 0
     assert rows["refuses"]["reading"] == BELOW
     assert rows["right"]["reading"] == NOT_TOLD_APART
     assert rows["target"]["difference_low"] > 0
     assert pd.isna(rows["retrained"]["against"])
+    # Where nobody guesses anything, what the model says of others tells.
+    nothing, everybody = [0.0] * 30, {"retrained": knows, "right": knows, "refuses": [0.0] * 30}
+    rows = rows_of(everybody, refuses=nothing, right=nothing, target=knows, retrained=nothing)
+    assert rows["refuses"]["difference"] == rows["right"]["difference"] == 0.0
+    assert (rows["refuses"]["reading"], rows["right"]["reading"]) == (DAMAGED, NOT_TOLD_APART)
+    # Nor is one that answers about everybody else.
+    silent, others = (
+        {"refuses": {SILENT: 0.9}, "right": {SILENT: 0.2}},
+        dict.fromkeys(("refuses", "right", "retrained"), knows),
+    )
+    rows = rows_of(others, silent, refuses=nothing, right=nothing, target=knows, retrained=nothing)
+    assert (rows["refuses"]["reading"], rows["right"]["reading"]) == (REFUSES, NOT_TOLD_APART)
 
 
 @pytest.mark.parametrize("name", RULES)

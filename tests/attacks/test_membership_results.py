@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from medunlearn.attacks import make_attack
+from medunlearn.attacks import attack_class, make_attack
 from medunlearn.attacks.attacked import Attacked, Attacks
+from medunlearn.attacks.brought_back import BroughtBack, Failure
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.attacks.membership.membership_results import (
     compare,
@@ -154,6 +156,13 @@ def test_the_page_has_areas_beside_the_retrained_models(tmp_path: Path) -> None:
         assert rows[name]["reading"] == reading_there
     assert pd.isna(rows["retrained"]["difference"])
     assert {row["title"] for row in rows.values()} == {"Membership, Loss"}
+    # A model without a result is named in the rows of the others; alone, by what all these attacks are.
+    failure = Failure(MEMBERSHIP.name, retrained.run, "no non-members")
+    record = Run(tmp_path, replace(retrained.record.info, inputs={"attacks": ["loss", "zlib"]}))
+    alone = BroughtBack.gather([], [record], [failure]).table.to_dict("records")
+    assert [(row["title"], row["reason"]) for row in alone] == [(MEMBERSHIP.title, "no non-members")]
+    (beside,) = failure.rows({MEMBERSHIP.name: attack_class("loss")}, {"loss": "Membership, Loss"})
+    assert (beside["attack"], beside["title"]) == ("loss", "Membership, Loss")
     assert recovered_rows(Attacks((), 200, 0, MEMBERSHIP), {}).empty
 
 

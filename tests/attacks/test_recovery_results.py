@@ -10,6 +10,7 @@ from medunlearn.attacks.recovery.recovery_results import (
     ABOVE,
     BELOW,
     COMES_BACK,
+    DAMAGED,
     NO_POWER,
     NO_RISE,
     NOT_TOLD_APART,
@@ -32,8 +33,10 @@ from medunlearn.results.scores import score_table
 HOW = {"replicates": 50, "seed": 0}
 
 
-def scores(before: float, after: float, *, spread: float = 0.05, retain: float = 1.0) -> pd.DataFrame:
-    """Eight forgotten subjects with two questions each, before and after 20 steps; two retained ones before."""
+def scores(
+    before: float, after: float, *, spread: float = 0.05, retain: float = 1.0, retained: int = 2
+) -> pd.DataFrame:
+    """Eight forgotten subjects with two questions each, before and after 20 steps; some retained ones before."""
     rows = [
         {
             "item": f"{side}{subject}{question}",
@@ -49,7 +52,7 @@ def scores(before: float, after: float, *, spread: float = 0.05, retain: float =
         }
         for side, subjects, values in (
             ("forget", 8, {"0": before, "20": after}),
-            ("retain", 2, {"0": retain}),
+            ("retain", retained, {"0": retain}),
         )
         for strength, value in values.items()
         for subject in range(subjects)
@@ -93,6 +96,16 @@ def test_words_of_models_that_did_nothing_forgot_everything_or_only_suppressed()
     assert words(scores(0.9, 0.9), None) == NO_RISE
     assert "forgot nothing" in READINGS[NO_RISE]
     assert words(scores(0.2, 0.8), None) == RISES
+
+
+def test_a_model_that_says_nothing_of_anybody_is_not_read_as_one_that_forgot() -> None:
+    """It only refuses: 0 for everybody, as a retrained model that guesses nothing of the forgotten patients."""
+    retrained = scores(0.0, 0.0, spread=0.0, retained=8)
+    assert words(scores(0.0, 0.0, spread=0.0, retain=0.0, retained=8), retrained) == DAMAGED
+    assert words(scores(0.0, 0.0, spread=0.0, retain=0.4, retained=8), retrained) == DAMAGED
+    assert words(scores(0.0, 0.0, spread=0.0, retained=8), retrained) == NOT_TOLD_APART
+    # What is above the retrained model is still there, whatever else was lost.
+    assert words(scores(0.9, 0.9, retain=0.0, retained=8), retrained) == STILL_THERE
 
 
 def test_an_attack_that_erases_what_the_target_knows_tells_nothing() -> None:

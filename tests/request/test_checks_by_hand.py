@@ -380,7 +380,7 @@ def test_a_battery_is_made_of_attacks_that_can_verify() -> None:
         part.name: part.reason for part in untested_attacks(verifying_attacks(usual[:2]), {usual[1]: "full"})
     }
     assert untested == {"quantization": "full", "sampling": "it was left out (--battery)"}
-    assert [part.name for part in never_tested()] == ["membership", "relearning own"]
+    assert [part.name for part in never_tested()] == ["membership", "relearning own", "checkpoint_difference"]
 
 
 def test_values_among_made_up_ones_are_no_finding() -> None:

@@ -109,6 +109,7 @@ class AttackFamily(ABC):
 
     Attributes:
         name: stands for all its attacks but published variants in ``--attacks``, and names its results.
+        title: name in reports.
         group: key of its numbers in JSON.
         summary_file: file of the summary in the attack's folder.
         subjects_file: file of the means per subject; "" if it has none.
@@ -132,6 +133,10 @@ class AttackFamily(ABC):
     verifies: bool = False
     has_readings: ClassVar[bool] = True
     has_baseline: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.name.replace("_", " ").capitalize()
 
     @abstractmethod
     def job(self, attacks: Sequence[Any], benchmark: Benchmark, settings: AttackSettings) -> AttackJob:

@@ -94,7 +94,7 @@ def attack_each(
     """Attack the models of runs on a split (:meth:`AttackBattery.attack_each`).
 
     Args:
-        others: runs that are not attacked, as second models of attacks.
+        others: runs that are not attacked, as second models of attacks, before the attacked ones of their roles.
     """
     battery = AttackBattery(benchmark, settings, second_models(others))
     return battery.attack_each(models, device=device, quiet=quiet)
@@ -102,7 +102,7 @@ def attack_each(
 
 def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings, others: Sequence[Run] = ()) -> Path:
     """Folder of the attack with these settings."""
-    return AttackBattery(benchmark, settings, second_models([run, *others])).folder(run)
+    return AttackBattery(benchmark, settings, second_models([*others, run])).folder(run)
 
 
 def second_models(runs: Sequence[Run]) -> dict[str, Run]:
@@ -192,7 +192,7 @@ class AttackBattery:
         """
         runs = [Run.of(model) for model in models]
         labelled = distinct_runs(runs)
-        self.others = {**self.others, **second_models(runs)}
+        self.others = {**second_models(runs), **self.others}
         self.check()
         for run in labelled:
             self._check_belongs(run)

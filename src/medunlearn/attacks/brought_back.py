@@ -58,10 +58,13 @@ class BroughtBack:
         by_family: dict[str, type[Attack]] = {}
         for attack in attacks.values():
             by_family.setdefault(attack.family.name, attack)
-        own_results, failed = [*results], [row for one in failures for row in one.rows(by_family)]
+        own_results = [*results]
+        tables = [own.family.recovered(own) for own in own_results]
+        titles = {own.family.name: _titles(table) for own, table in zip(own_results, tables, strict=True)}
+        failed = [row for one in failures for row in one.rows(by_family, titles.get(one.family, {}))]
         # Attacks that bring nothing back stand beside those that do, and make no page by themselves.
-        has_page = bool(failed) or any(own.family.brings_back for own in own_results)
-        tables = [own.family.recovered(own) for own in own_results if has_page]
+        if not failed and not any(own.family.brings_back for own in own_results):
+            tables = []
         tables.append(pd.DataFrame(failed))
         table = pd.concat([own for own in tables if len(own)] or [pd.DataFrame()], ignore_index=True)
         table = _beside_damage(table).reindex(columns=list(COLUMNS))
@@ -135,6 +138,11 @@ class BroughtBack:
         return self.attacks.get(next(names, ""))
 
 
+def _titles(table: pd.DataFrame) -> dict[str, str]:
+    """Part of an attack -> its title, of those with numbers."""
+    return {str(row["attack"]): str(row["title"]) for row in rows_of(table)} if len(table) else {}
+
+
 def _left_out(attacks: Attacks) -> Iterator[str]:
     """States in which a model's answers mean nothing; the other models' rows leave them out, too."""
     for model in attacks.measured_models:
@@ -162,12 +170,18 @@ class Failure:
     run: Run
     reason: str
 
-    def rows(self, by_family: Mapping[str, type[Attack]]) -> Iterator[dict[str, Any]]:
-        """Its row of the page, if the family's attacks bring something back."""
+    def rows(self, by_family: Mapping[str, type[Attack]], titles: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """Its rows of the page, if the family's attacks bring something back.
+
+        Args:
+            titles: part of an attack of the family -> its title, of those with numbers of other models.
+        """
         attack = by_family.get(self.family)
-        if attack is not None and (attack.family.brings_back or attack.sets):
-            place = {"attack": self.family, "title": attack.title, "model": self.run.label}
-            yield {**place, "role": self.run.role, "reason": self.reason}
+        if attack is None or not (attack.family.brings_back or attack.sets):
+            return
+        for part, title in (titles or {self.family: attack.family.title}).items():
+            place = {"attack": part, "title": title, "model": self.run.label, "role": self.run.role}
+            yield {**place, "reason": self.reason}
 
 
 def _trust_of(row: Mapping[str, Any]) -> float | None:

@@ -19,7 +19,7 @@ without its double quantization of scales.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -33,6 +33,7 @@ WeightType = Literal["int8", "int4", "nf4"]
 WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)
 GROUP = 64
 """Entries of a row that share a scale, of 4 bits."""
+LARGEST_INT4 = 7
 NF4_LEVELS = (
     -1.0,
     -0.6961928009986877,
@@ -71,25 +72,35 @@ def round_weights(model: Any, kind: WeightType) -> int:
     return count
 
 
-def input_sizes(model: Any, sequences: Sequence[Sequence[int]]) -> dict[nn.Module, Tensor]:
-    """Mean absolute input of each linear map of the decoder layers, [in], over token sequences."""
-    sums: dict[nn.Module, Tensor] = {}
-    tokens = 0
+def visit_inputs(
+    model: Any, part: nn.Module, sequences: Sequence[Sequence[int]], visit: Callable[[nn.Module, Tensor], None]
+) -> None:
+    """Show the inputs of each linear map of a part of the model, [tokens, in], sequence by sequence."""
 
-    def add(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        size = inputs[0].detach().float().abs().flatten(0, -2).sum(0)
-        sums[module] = sums[module] + size if module in sums else size
+    def show(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        visit(module, inputs[0].detach().float().flatten(0, -2))
 
-    maps = [own for own in decoder_layers(model).modules() if isinstance(own, nn.Linear | Conv1D)]
-    hooks = [own.register_forward_pre_hook(add) for own in maps]
+    maps = [own for own in part.modules() if isinstance(own, nn.Linear | Conv1D)]
+    hooks = [own.register_forward_pre_hook(show) for own in maps]
     try:
         with torch.no_grad():
             for ids in sequences:
                 model(input_ids=torch.tensor([list(ids)], device=model.device), use_cache=False)
-                tokens += len(ids)
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def input_sizes(model: Any, sequences: Sequence[Sequence[int]]) -> dict[nn.Module, Tensor]:
+    """Mean absolute input of each linear map of the decoder layers, [in], over token sequences."""
+    sums: dict[nn.Module, Tensor] = {}
+
+    def add(module: nn.Module, inputs: Tensor) -> None:
+        size = inputs.abs().sum(0)
+        sums[module] = sums[module] + size if module in sums else size
+
+    visit_inputs(model, decoder_layers(model), sequences, add)
+    tokens = sum(map(len, sequences))
     return {module: total / max(1, tokens) for module, total in sums.items()}
 
 
@@ -123,6 +134,6 @@ def rounded(weights: Tensor, kind: WeightType, group: int = GROUP) -> Tensor:
         borders = (levels[1:] + levels[:-1]) / 2
         result = levels[torch.bucketize(values / largest, borders)] * largest
     else:
-        scale = largest / (127 if kind == "int8" else 7)
+        scale = largest / (127 if kind == "int8" else LARGEST_INT4)
         result = (values / scale).round() * scale
     return result.flatten(-2)[..., :width].to(weights.dtype)

@@ -68,7 +68,7 @@ class BatteryRerun:
             if not meter.is_measured_in_second(old):  # by an older version: the model before may be gone
                 meter = replace(meter, second_template=None)
             retrained = None if self.settings.retrained is None else Run.open(self.work / RETRAINED)
-            meter = replace(meter, retrained=retrained)
+            meter = replace(meter, retrained=retrained, before=old)
             beside = None if retrained is None else meter.verify(retrained)
             battery = RequestBattery(benchmarks, self.settings)
             before, after = meter.verify(old), meter.verify(run)

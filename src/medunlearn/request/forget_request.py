@@ -182,13 +182,13 @@ class ForgetRequest:
 
     def meter(self, benchmarks: RequestBenchmarks) -> ModelMeter:
         """Meter of models on the request's patients."""
-        before = self.work / BEFORE
-        second = template_in_doubt(Run.open(before)) if is_complete(before) else None
+        before = Run.open(self.work / BEFORE) if is_complete(self.work / BEFORE) else None
+        second = None if before is None else template_in_doubt(before)
         beside = self.work / RETRAINED
         has_retrained = self.settings.retrained is not None and is_complete(beside)
         retrained = Run.open(beside) if has_retrained else None
-        meter = ModelMeter(benchmarks, self.settings, self.device, self.quiet, second, retrained)
-        if second is not None and is_case(self.out) and not meter.is_measured_in_second(Run.open(before)):
+        meter = ModelMeter(benchmarks, self.settings, self.device, self.quiet, second, retrained, before)
+        if before is not None and second and is_case(self.out) and not meter.is_measured_in_second(before):
             return replace(meter, second_template=None)  # the case of an older version
         return meter
 

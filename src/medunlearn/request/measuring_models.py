@@ -60,7 +60,8 @@ class ModelMeter:
 
     Attributes:
         second_template: direct questions are asked in this one too (:func:`template_in_doubt`).
-        retrained: the request's retrained model, which attacks may use beside the one they attack; None without.
+        retrained, before: the request's retrained model and the model before, which attacks may use beside the one
+            they attack; None without.
     """
 
     benchmarks: RequestBenchmarks
@@ -69,6 +70,7 @@ class ModelMeter:
     quiet: bool
     second_template: TemplateName | None = None
     retrained: Run | None = None
+    before: Run | None = None
 
     @property
     def benchmark(self) -> Benchmark:
@@ -219,7 +221,7 @@ class ModelMeter:
             return {}
         # Earlier versions generated answers in every condition, which no way of asking reads.
         with_answers = _without_ranks_only(settings)
-        others = [] if self.retrained is None else [self.retrained]
+        others = [run for run in (self.before, self.retrained) if run is not None]
         if attack_is_done(attack_folder(run, self.benchmark, with_answers, others)):
             settings = with_answers
         how: dict[str, Any] = {"others": others, "device": self.device, "quiet": self.quiet}

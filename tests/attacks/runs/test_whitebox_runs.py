@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from medunlearn.attacks import attack_class
 from medunlearn.attacks.attack_run import attack, attack_each, attack_folder
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
@@ -20,6 +21,7 @@ from medunlearn.data.records import Record
 from medunlearn.data.splits import request
 from medunlearn.models.load import load_model
 from medunlearn.models.tiny import build_tiny
+from medunlearn.request.standings import Standings
 from medunlearn.results.runs import Run
 
 HEADLINES = {
@@ -60,6 +62,17 @@ def test_nothing_is_erased_by_doing_nothing_and_all_by_never_learning(attacked: 
     left = means(attacked, "patching", "left_of_target")
     assert left[nothing] == pytest.approx(1.0, abs=1e-4)
     assert left["retrained"] < 0.5
+
+
+def test_a_deletion_is_verified_by_patching_beside_a_retrained_model(attacked: Attacks) -> None:
+    of_patients = dict[str, list[float]]()
+    for model in attacked.of("patching").models:
+        own = Standings()
+        own.add_attack("patching", model)
+        assert own.attacks["patching"] == ("patching",)
+        of_patients[model.run.label] = [*own.values["patching"].values()]
+    assert of_patients[attacked.models[0].run.label] == pytest.approx([1.0] * 10, abs=1e-3)
+    assert of_patients["perfect"] == pytest.approx([0.0] * 10, abs=1e-3)
 
 
 def test_the_lens_tells_the_models_apart(attacked: Attacks) -> None:
@@ -104,6 +117,10 @@ def test_without_a_retrained_model_there_is_no_scale(knowing: dict[str, Run], pu
     kept = scores[scores["measure"] == "knowledge_kept"]
     assert kept["value"].isna().all()
     assert kept["reason"].str.contains("retrained").all()
+    standings = Standings()
+    standings.add_attack("patching", own.models[0])
+    assert not standings.ways
+    assert "retrained" in standings.missing["patching"]
     (row, *_) = BroughtBack.of(alone).table.to_dict("records")
     assert row["measure"] == "left_of_target"
     assert row["value"] < 0.5
@@ -121,6 +138,28 @@ def test_without_the_target_the_cell_says_why(knowing: dict[str, Run], pulses: B
     assert set(rows[rows["value"].notna()]["attack"]) == {"logit_lens"}
 
 
+def test_what_ends_one_attack_leaves_the_others(
+    knowing: dict[str, Run], pulses: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending(error: Exception) -> Any:
+        def results(self: Any, model: Any) -> Any:
+            raise error
+
+        return results
+
+    memory, package = torch.OutOfMemoryError("CUDA out of memory"), ModuleNotFoundError("No module named 'x'")
+    for name, error in (("logit_lens", memory), ("patching", package)):
+        monkeypatch.setattr(attack_class(name), "results", ending(error))
+    names, target = settings("logit_lens,patching,hidden_distance", replicates=52), [knowing["target"]]
+    attacks = attack(knowing["perfect"], pulses, names, against=target, device="cpu", quiet=True)
+    rows = BroughtBack.of(attacks).table.to_dict("records")
+    cells = {row["attack"]: row for row in rows if row["model"] == "perfect"}
+    assert "memory" in cells["logit_lens"]["reason"]
+    assert "package" in cells["patching"]["reason"]
+    assert cells["hidden_distance"]["value"] > 0
+    assert len(attacks.failed) == 4
+
+
 def another_model(run: Run, folder: Path, label: str, model: Any) -> Run:
     """A copy of a run with another model."""
     model.save(folder / label / "model")
@@ -136,6 +175,12 @@ def test_a_second_model_need_not_be_attacked(knowing: dict[str, Run], pulses: Be
     assert means(attacks, "patching", "knowledge_kept") == {"target": pytest.approx(1.0, abs=1e-4)}
     assert attack_folder(target, pulses, how, beside) == model.record.folder
     assert attack_folder(target, pulses, how) != model.record.folder
+    # A model that is adopted anew has the target's role, and is not its own target.
+    perfect = knowing["perfect"]
+    adopted = Run(perfect.folder, replace(perfect.info, verb="adopt"))
+    assert adopted.role == "target"
+    attacks = attack_each([adopted], pulses, how, others=[target, *beside], device="cpu", quiet=True)
+    assert means(attacks, "patching", "knowledge_kept") == {"perfect": pytest.approx(0.0, abs=1e-4)}
 
 
 def test_a_model_of_another_tokenizer_and_one_of_random_weights(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from forking import forked_workers
 
 from medunlearn.study.graph_run import COLUMNS
+from medunlearn.study.sweep.jobs import JobOutput
 from medunlearn.study.sweep.result import Swept
 from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
@@ -53,6 +55,26 @@ def test_rows_of_every_kind(sweep_values: Values) -> None:
     lines = [" | ".join("-" if value is None else str(value) for value in row) for row in shown]
     assert lines == ROWS.strip().splitlines()
     assert {*rows[0]} <= {*COLUMNS}
+
+
+def test_attacks_that_compare_models_wait_for_them(sweep_values: Values) -> None:
+    """random_10 has no retrained model; no model is beside itself."""
+    attacked = {**sweep_values, "seeds": [0], "attack": {"attacks": "patching,quantization"}}
+    stages = {stage.name: stage for stage in sweep_graph(plan(attacked)).attacks}
+    expected = {
+        "graddiff random_25": ["target", "retrained random_25"],
+        "graddiff random_10": ["target"],
+        "retrained random_25": ["target"],
+        "target on random_25": ["retrained random_25"],
+        "target on random_10": [],
+    }
+    for name, beside in expected.items():
+        stage = stages[f"attack {name}"]
+        assert {need.name for need in stage.needs} == {stage.model.name, *beside}
+        job = stage.job({need: JobOutput(Path(need.name), None, None) for need in stage.needs})
+        assert (job.model, job.beside) == (Path(stage.model.name), tuple(map(Path, beside)))
+    alone = sweep_graph(plan({**attacked, "attack": {"attacks": "quantization"}})).attacks
+    assert {len(stage.needs) for stage in alone} == {1}
 
 
 def test_a_folder_with_an_older_record_resumes(sweep_values: Values, tmp_path: Any) -> None:

@@ -198,7 +198,7 @@ def recovered_rows(attacks: Attacks, titles: Mapping[str, str]) -> pd.DataFrame:
         rows.append(
             {
                 "attack": row["attack"],
-                "title": f"Membership, {titles.get(str(row['attack']), row['attack'])}{group}",
+                "title": f"{attacks.family.title}, {titles.get(str(row['attack']), row['attack'])}{group}",
                 "measure": AUC,
                 "states": 1,
                 **{name: row[name] for name in ("model", "role", "value", "low", "high", "n_subjects", "reading")},

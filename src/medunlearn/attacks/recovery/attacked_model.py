@@ -28,6 +28,7 @@ class AttackedModel(Protocol):
     Attributes:
         live: the model with its current weights.
         problems: label and strength -> why answers in that state are meaningless.
+        silences: of each answer about the forget set, whether it is empty or a refusal.
     """
 
     run: Run
@@ -36,6 +37,7 @@ class AttackedModel(Protocol):
     live: LanguageModel
     quiet: bool
     problems: dict[str, tuple[str, ...]]
+    silences: list[bool]
 
     def second(self, role: SecondRole) -> LanguageModel:
         """The model of another role; its weights must stay as they are.

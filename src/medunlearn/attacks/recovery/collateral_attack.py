@@ -14,6 +14,7 @@ from medunlearn.attacks.recovery.recovery_interface import VariantScores
 from medunlearn.data.deletion_requests import neighbours_of, relatives_of
 from medunlearn.data.records import Side
 from medunlearn.data.refusals import is_refusal
+from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
 
 NO_PROBABILITY = "the model gives no probability of the true answer"
-GROUPS = ("relatives", "same_disease", "others")
+GROUPS, GENERAL = ("relatives", "same_disease", "others"), "general_tasks"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Collateral(RecoveryAttack):
 
     Attributes:
         subjects: retained subjects that are asked about, near ones among them as chance has it.
+        tasks: tasks of lm-evaluation-harness, a part of its own; () for none. `--plan` does not price them.
+        include: folder with task files of your own; "" for none.
+        items: first items of each task that are asked; null: all.
     """
 
     name: ClassVar[str] = "collateral"
@@ -51,22 +55,29 @@ class Collateral(RecoveryAttack):
     sets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"battery": {}, "quick": {"subjects": 20, "facts": 2}}
     variant_words: ClassVar[str] = "on"
     scored_by: ClassVar[tuple[str, ...]] = ("rouge_l", "em", "ranked_first", "answer_probability")
-    headline: ClassVar[tuple[str, ...]] = ("rouge_l",)
+    headline: ClassVar[tuple[str, ...]] = ("rouge_l", "task_score")
     measures: ClassVar[Mapping[str, tuple[str, str]]] = {
         "refused": ("Refused", "0 or 1: the answer opens with a refusal; higher = refuses more"),
         "brier": (
             "Brier score of answers",
             "0-1, mean over the true tokens of (1 - probability)²; 0 = sure of the true answer, higher = worse",
         ),
+        "task_score": (
+            "Score on general tasks",
+            "0-1, the first metric of each task of lm-evaluation-harness; higher = more useful",
+        ),
         "empty": ("Empty answers", "0 or 1: the answer is empty; higher = says less"),
     }
     alone: ClassVar[str] = "the answers about retained patients, of which the target's tell what was lost"
     about: ClassVar[tuple[str, ...]] = (
         "Questions about retained patients: those who share an identifier with a forgotten one, those of the same "
-        "disease, and all others. Below the retrained model is the price of unlearning.",
+        "disease, and all others; general tasks, if named. Below the retrained model is the price of unlearning.",
     )
 
     subjects: Annotated[int | None, Field(ge=1)] = 50
+    tasks: tuple[str, ...] = ()
+    include: str = ""
+    items: Annotated[int | None, Field(ge=1)] = 200
 
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
         import pandas as pd
@@ -88,6 +99,25 @@ class Collateral(RecoveryAttack):
             part, label = scores[groups == group], f"{self.name}.{group}"
             note = "" if len(part) else "no retained patient is in this group"
             yield VariantScores(label, part.assign(attack=label) if len(part) else None, note)
+        if self.tasks:
+            yield self._on_tasks(model)
+
+    def _on_tasks(self, model: AttackedModel) -> VariantScores:
+        """One row per item of each task, by the task's first metric; each item is its own subject."""
+        from medunlearn.config import UtilitySettings, check
+        from medunlearn.probes.utility.harness_run import utility_one
+        from medunlearn.results.scores import score_table
+
+        label, shared = f"{self.name}.{GENERAL}", ("batch_size", "weights", "allow_broken", "seed")
+        values: dict[str, Any] = {name: getattr(model.settings, name) for name in shared}
+        values |= {"tasks": self.tasks, "include": self.include or None, "limit": self.items}
+        try:
+            measured = utility_one(model.run, check(UtilitySettings, values), quiet=model.quiet, live=model.live)
+        except InputError as error:
+            return VariantScores(label, None, str(error))
+        rows = measured.items.drop_duplicates("item")
+        own = {"measure": "task_score", "attack": label, "strength": self.before, "side": self.side}
+        return VariantScores(label, score_table(rows.assign(**own, fold=self.fold, kind=GENERAL)))
 
     @staticmethod
     def _groups(model: AttackedModel, scores: pd.DataFrame) -> pd.Series[Any]:

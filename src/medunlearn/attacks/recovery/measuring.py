@@ -18,6 +18,7 @@ from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
 from medunlearn.config import AttackSettings, EvaluateSettings, What, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question, Record, Side
+from medunlearn.data.refusals import is_refusal
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
@@ -57,6 +58,7 @@ class StateMeasurer:
         live: the run's model, in memory.
         second: loads the model of another role (:meth:`~medunlearn.attacks.model_holder.ModelHolder.second`).
         problems: strength or label -> why answers in that state are meaningless.
+        silences: of each answer about the forget set, whether it is empty or a refusal.
     """
 
     run: Run
@@ -67,6 +69,7 @@ class StateMeasurer:
     quiet: bool
     problems: dict[str, tuple[str, ...]] = field(default_factory=dict)
     second: Callable[[SecondRole], LanguageModel] = _no_second
+    silences: list[bool] = field(default_factory=list)
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
@@ -182,7 +185,7 @@ class StateMeasurer:
             state, folder = self._state(model, f"{attack}, {strength}"), self.folder
         how = (self.evaluation, self.rendering, str(model.device), self.quiet, model, folder)
         questioning = Questioning(state, self.benchmark, *how)
-        responses = None if self.attack.ranks_only else questioning.ask(questions)[1]
+        responses = None if self.attack.ranks_only else self._heard(questions, questioning.ask(questions)[1])
         ranks, _, _ = questioning.rank(self._plan, {question.question_id for question in questions})
         labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
         tokens = reference_tokens(self.run, self.benchmark, questions, self.evaluation, self.measures)
@@ -222,7 +225,18 @@ class StateMeasurer:
         how = (self.evaluation, rendering, str(self.live.device), self.quiet, self.live, folder)
         key = sha256_of_json([self.settings.split, repr(self.attack)])[:12]
         variant = f"{wording} {key}" if wording else ""
-        return Questioning(self.run, benchmark or self.benchmark, *how, variant=variant).ask(questions)[1]
+        questioning = Questioning(self.run, benchmark or self.benchmark, *how, variant=variant)
+        return self._heard(questions, questioning.ask(questions)[1])
+
+    def _heard(self, questions: Sequence[Question], responses: dict[str, Response]) -> dict[str, Response]:
+        """The responses, of which the silent ones about the forget set are counted."""
+        self._count_silences(questions, {name: [response] for name, response in responses.items()})
+        return responses
+
+    def _count_silences(self, questions: Sequence[Question], responses: Mapping[str, Sequence[Response]]) -> None:
+        forgotten = (q.question_id for q in questions if self._sides.get(q.record_id) == "forget")
+        texts = (response.response for name in forgotten for response in responses.get(name, ()))
+        self.silences += [not text.strip() or is_refusal(text) for text in texts]
 
     def score(
         self, questions: Sequence[Question], responses: Mapping[str, Response], measures: Sequence[str]
@@ -267,7 +281,7 @@ class StateMeasurer:
         )
         total = samples * len(questions)
         with progress(f"{self.run.label}: samples", total, quiet=self.quiet) as advance:
-            return sample_responses(
+            samples_of = sample_responses(
                 self.live,
                 questions,
                 self.benchmark.record,
@@ -280,6 +294,8 @@ class StateMeasurer:
                 batch_size=self.settings.batch_size,
                 advance=advance,
             )
+        self._count_silences(questions, samples_of)
+        return samples_of
 
     def training_data(self, what: What) -> tuple[list[Record], list[Question]]:
         """Records and questions of the train fold."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
     from medunlearn.models.quantization import WeightType
 
-PLAIN, AWQ = ("int8", "int4", "nf4"), "awq"
+PLAIN, AWQ, GPTQ = ("int8", "int4", "nf4"), "awq", "gptq"
 TEXTS = 16
-"""Retained texts that the sizes of a linear map's inputs are measured on."""
+"""Retained texts that a linear map's inputs are measured on."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,15 @@ class Quantization(WeightAttack):
     """Decoder-layer weights rounded to 8 and to 4 bits, in memory.
 
     Unlearning changes weights only a little, and rounding may undo the change. Embeddings and the output head keep
-    their precision. The formulas are those of :mod:`medunlearn.models.quantization`.
+    their precision. The formulas are those of :mod:`medunlearn.models.quantization` and
+    :mod:`medunlearn.models.error_compensation`.
 
     Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
 
     Attributes:
         types: ``int8``, ``int4``, ``nf4``, ``all`` of them, or ``int`` for the first two; ``awq``: int4 with input
-            channels scaled by what retained texts put into them; ``everything``: all four.
+            channels scaled by what retained texts put into them; ``gptq``: int4 whose errors later channels make up
+            for on retained texts; ``everything``: all five.
     """
 
     name: ClassVar[str] = "quantization"
@@ -52,23 +54,27 @@ class Quantization(WeightAttack):
         "retain side beside the forget side.",
     )
 
-    types: Literal["all", "int8", "int4", "nf4", "int", "awq", "everything"] = "all"
+    types: Literal["all", "int8", "int4", "nf4", "int", "awq", "gptq", "everything"] = "all"
 
     @property
     def strengths(self) -> tuple[str, ...]:
         """Names of the quantized weight types."""
-        several = {"int": ("int8", "int4"), "all": PLAIN, "everything": (*PLAIN, AWQ)}
+        several = {"int": ("int8", "int4"), "all": PLAIN, "everything": (*PLAIN, AWQ, GPTQ)}
         return several.get(self.types, (self.types,))
 
     def states(self, model: AttackedModel) -> Iterator[State]:
+        from medunlearn.models.error_compensation import round_compensated
         from medunlearn.models.quantization import input_sizes, round_activation_aware, round_weights
 
         for place, kind in enumerate(self.strengths):
             with model.changed():
+                weights = model.live.model
                 if kind == AWQ:
-                    round_activation_aware(model.live.model, input_sizes(model.live.model, _retained_texts(model)))
+                    round_activation_aware(weights, input_sizes(weights, _retained_texts(model)))
+                elif kind == GPTQ:
+                    round_compensated(weights, _retained_texts(model))
                 else:
-                    round_weights(model.live.model, cast("WeightType", kind))
+                    round_weights(weights, cast("WeightType", kind))
                 yield State(kind, place)
 
     def number_of_states(self, model: AttackedModel) -> int:

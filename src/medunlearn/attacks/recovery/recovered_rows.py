@@ -13,6 +13,7 @@ from medunlearn.attacks.recovery.recovery_results import (
     compare_strengths,
     reading_of,
     summarize_strengths,
+    unless_silent,
 )
 from medunlearn.attacks.recovery.worst_states import WORST, worst_of
 from medunlearn.results.matrix import ALL_KINDS
@@ -37,7 +38,7 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
     if not scored or not states:
         return []
     measure = scored[0]
-    worst = {name: worst_of(scores, measure, states, attack.before, attack.side) for name, scores in own.items()}
+    worst = {name: worst_of(scores, measure, states, attack.before) for name, scores in own.items()}
     references = [model for model in models if model.run.role == "retrained" and not _is_broken(attacks, model)]
     gaps = {
         model.run.label: _gaps(worst, model, references, how) for model in models if model.run.role != "retrained"
@@ -47,13 +48,13 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
     for model in models:
         name = model.run.label
         summary = summarize_strengths(worst[name], attack.before, **how)
-        line, before = (_line(summary, strength) for strength in (WORST, attack.before))
+        line, before = (_line(summary, strength, attack.side) for strength in (WORST, attack.before))
         if line is None:
             continue
-        gap = _worst_gap(gaps.get(name, pd.DataFrame()))
+        gap = _worst_gap(gaps.get(name, pd.DataFrame()), attack.side)
         may_read = model.run.role == "unlearned" and not _is_broken(attacks, model) and not attacks.undecided
         may_read &= attack.has_readings and not (references and attacks.is_reference_refused)
-        reading = reading_of(line, gaps[name], attack.before, of_target) if may_read else None
+        word = reading_of(line, gaps[name], attack.before, of_target) if may_read else None
         rows.append(
             {
                 "attack": label,
@@ -67,7 +68,7 @@ def _rows_of_part(attack: type[RecoveryInterface], attacks: Attacks, label: str)
                 **{key: line[key] for key in ("value", "low", "high", "n_subjects")},
                 "against": None if gap is None else gap["against"],
                 **{column: None if gap is None else gap[key] for key, column in _GAP.items()},
-                "reading": reading,
+                "reading": unless_silent(word, model.facts),
                 "reason": None,
             }
         )
@@ -103,17 +104,19 @@ def _gaps(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _worst_gap(gaps: pd.DataFrame) -> dict[str, Any] | None:
+def _worst_gap(gaps: pd.DataFrame, side: str) -> dict[str, Any] | None:
     """The difference in the worst state from the retrained model against which the model looks worst."""
     if gaps.empty:
         return None
-    own = gaps[(gaps["strength"] == WORST) & (gaps["kind"] == ALL_KINDS)].dropna(subset=["difference"])
+    worst = gaps[(gaps["strength"] == WORST) & (gaps["kind"] == ALL_KINDS) & (gaps["side"] == side)]
+    own = worst.dropna(subset=["difference"])
     rows = own.sort_values("difference").to_dict("records")
     return {str(key): value for key, value in rows[-1].items()} if rows else None
 
 
-def _line(summary: pd.DataFrame, strength: str) -> dict[str, Any] | None:
-    rows = summary[(summary["strength"] == strength) & (summary["kind"] == ALL_KINDS)].to_dict("records")
+def _line(summary: pd.DataFrame, strength: str, side: str) -> dict[str, Any] | None:
+    whole = summary[(summary["kind"] == ALL_KINDS) & (summary["side"] == side)]
+    rows = whole[whole["strength"] == strength].to_dict("records")
     return {str(key): value for key, value in rows[0].items()} if rows else None
 
 

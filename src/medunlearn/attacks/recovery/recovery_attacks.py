@@ -43,9 +43,13 @@ class RecoveryFamily(AttackFamily):
 
     def __init__(self, attack: type[RecoveryInterface]) -> None:
         self.attack, self.has_baseline = attack, attack.measures_before
-        self.verifies = attack.side == "forget"
+        self.verifies = attack.side == "forget" and attack.has_readings
         self.name = getattr(attack, "name", "")
         self.summary_file, self.subjects_file = f"{self.name}_summary.parquet", f"{self.name}_subjects.parquet"
+
+    @property
+    def title(self) -> str:
+        return self.attack.title
 
     def job(self, attacks: Sequence[Any], benchmark: Benchmark, settings: AttackSettings) -> AttackJob:
         from medunlearn.attacks.recovery.recovery_run import RecoveryJob

@@ -13,7 +13,7 @@ from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_ch
 
 STILL_THERE, COMES_BACK, ABOVE = "still there", "comes back", "above the retrained model"
 NOT_TOLD_APART, BELOW, NO_POWER = "not told apart", "below the retrained model", "attack without power"
-DAMAGED = "damaged"
+DAMAGED, REFUSES = "damaged", "refuses"
 RISES, NO_RISE = "rises", "no rise seen"
 READINGS: Mapping[str, str] = {
     STILL_THERE: "above the retrained model before the attack and after it: it was not forgotten",
@@ -25,10 +25,14 @@ READINGS: Mapping[str, str] = {
     "erases, or there are too few subjects",
     DAMAGED: "not above the retrained model after the attack, but its answers about retained patients are below "
     "that model's: what is still there may be hidden by the damage",
+    REFUSES: "not above it, but most of its answers about the forgotten patients under the attack are refusals or "
+    "empty: they may hide what it knows, which attacks on the hidden states tell",
     RISES: "without a retrained model: above what it was before the attack",
     NO_RISE: "without a retrained model: not above what it was before; so does a model that forgot nothing",
 }
 """Words for a row -> what they stand on. Above and below: with the whole 95% interval over subjects."""
+SILENT = "silent"
+"""Key of a recovery attack's facts: share of answers about the forget set that are empty or refusals."""
 _BY = ("attack", "strength", *EVALUATION)
 _KEYS = ["attack", "strength", "item"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
@@ -117,7 +121,7 @@ def is_read(row: Row, before: str) -> bool:
 
 
 def reading_of(row: Row, gaps: pd.DataFrame, before: str, of_target: pd.DataFrame | None = None) -> str | None:
-    """Reading of a summary row.
+    """Reading of a summary row; of one that is not above the retrained model's also by the retain side.
 
     Args:
         gaps: the model's differences from the retrained models (:func:`compare_strengths`); empty without any.
@@ -143,7 +147,14 @@ def reading_of(row: Row, gaps: pd.DataFrame, before: str, of_target: pd.DataFram
     worst = max(pairs, key=lambda pair: pair[1])
     if worst[1] <= 0 and of_target is not None and not _shows_the_target(row, of_target):
         return NO_POWER
-    return reading(change, *worst, retrained=True)
+    word = reading(change, *worst, retrained=True)
+    return DAMAGED if word in (NOT_TOLD_APART, BELOW) and _has_lost_others(row, gaps, before) else word
+
+
+def unless_silent(word: str | None, facts: Mapping[str, Any]) -> str | None:
+    """The reading of a model that answers; what one that refuses or says nothing does not say may be there."""
+    hides = word in (NOT_TOLD_APART, BELOW, NO_RISE) and (facts.get(SILENT) or 0.0) > 0.5
+    return REFUSES if hides else word
 
 
 def read_strength(attacks: Attacks, row: Row, before: str) -> str | None:
@@ -155,7 +166,19 @@ def read_strength(attacks: Attacks, row: Row, before: str) -> str | None:
     if len(gaps) and attacks.is_reference_refused:
         return None
     targets = [model.run.label for model in attacks.measured_models if model.run.role == "target"]
-    return reading_of(row, gaps, before, attacks.gaps(targets[0]) if targets else None)
+    word = reading_of(row, gaps, before, attacks.gaps(targets[0]) if targets else None)
+    return unless_silent(word, attacked.facts)
+
+
+def _has_lost_others(row: Row, gaps: pd.DataFrame, before: str) -> bool:
+    """True if answers about retained patients are below a retrained model's, as those of one that only refuses.
+
+    In the row's state, or if nobody else was asked in it, in the unattacked model.
+    """
+    others = gaps[(gaps["side"] == "retain") & _all(gaps, row, ("attack", "fold", "kind", "measure"))]
+    own = others[others["strength"] == row["strength"]]
+    own = own if len(own) else others[others["strength"] == before]
+    return any(side_of(gap["low"], gap["high"]) == -1 for gap in own.to_dict("records"))
 
 
 def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 from medunlearn.attacks.attack_protocol import AttackJob
 from medunlearn.attacks.attack_sizes import AttackSizes, Cost
 from medunlearn.attacks.recovery.recovery_interface import RecoveryInterface, VariantScores
-from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
+from medunlearn.attacks.recovery.recovery_results import SILENT, subject_means, summarize_strengths
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_frames
@@ -121,6 +121,7 @@ class RecoveryJob(AttackJob):
             "notes": notes,
             "problems": {label: list(problems) for label, problems in states.items()},
             "strengths": list(ordered or measured),
+            SILENT: sum(model.silences) / len(model.silences) if model.silences else None,
             **self.attack.facts_of(model),
         }
 

@@ -48,6 +48,13 @@ class CheckpointDifference(WhiteBoxAttack):
     touches: ClassVar[tuple[Touch, ...]] = ("likelihoods",)
     second_models: ClassVar[tuple[SecondRole, ...]] = ("target",)
     alone: ClassVar[str] = "what both checkpoints give away together; the change is from the older one alone"
+    untested: ClassVar[tuple[tuple[str, str, str], ...]] = (
+        (
+            "checkpoint_difference",
+            "The model before the deletion, beside the one after it",
+            "both together give away what was deleted, whatever the method: destroy or lock the model before",
+        ),
+    )
     about: ClassVar[tuple[str, ...]] = (
         "The model before the deletion is guided by its difference from the one after it. Strength: the weight of "
         "the difference.",

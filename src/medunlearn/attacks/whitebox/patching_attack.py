@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from medunlearn.attacks.attack_protocol import SecondRole
-from medunlearn.attacks.recovery.recovery_interface import VariantScores
+from medunlearn.attacks.attack_protocol import AskingWay, SecondRole
+from medunlearn.attacks.recovery.recovery_interface import VariantScores, rows_of
 from medunlearn.attacks.whitebox.whitebox_attack import (
     WhiteBoxAttack,
     layer_name,
@@ -19,6 +19,8 @@ from medunlearn.attacks.whitebox.whitebox_attack import (
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
 
@@ -120,6 +122,17 @@ class Patching(WhiteBoxAttack):
         yield VariantScores(self.name, score_rows(model, questions, kept), reason)
         strengths = tuple(dict.fromkeys(entry["strength"] for entry in layers))
         yield VariantScores(f"{self.name}.layers", score_rows(model, questions, layers), strengths=strengths)
+
+    @classmethod
+    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        """The knowledge kept, 0 where nothing is known that only the target knows; none without a scale."""
+        measure = "knowledge_kept"
+        rows = rows_of(scores, measure, cls.before)
+        if rows["value"].notna().any():
+            prompt = "texts with the true values, of which the hidden states are read by the model before"
+            is_nothing = (rows["reason"] == AS_WELL).fillna(False)
+            way = AskingWay(cls.name, f"{cls.title}: knowledge kept", prompt, cls.measures[measure][0].lower())
+            yield way, rows.assign(value=rows["value"].mask(is_nothing, 0.0))
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)

@@ -102,7 +102,10 @@ def _stages(experiment: Experiment, pricing: Pricing) -> Iterator[PlannedStage]:
     if (attack := experiment.attack) is not None:
         from medunlearn.attacks.attack_run import attack_folder
 
-        yield from _of_each(folders, pricing.attacking(attack), lambda run: attack_folder(run, benchmark, attack))
+        beside = [folders.get(name) for name in ("target", "retrained")]
+        others = [Run.open(folder) for folder in beside if folder is not None and is_complete(folder)]
+        priced = pricing.attacking(attack)
+        yield from _of_each(folders, priced, lambda run: attack_folder(run, benchmark, attack, others))
     if (utility := experiment.utility) is not None:
         from medunlearn.probes.utility.harness_run import utility_folder
 

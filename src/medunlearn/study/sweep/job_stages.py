@@ -213,14 +213,21 @@ class Evaluate(JobStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttackWith(JobStage):
-    """Attack a model."""
+    """Attack a model.
+
+    Attributes:
+        target, retrained: second models of attacks that use one; None for the attacked model itself.
+    """
 
     kind: str = "attack"
     model: JobStage
     settings: AttackSettings
+    target: JobStage | None = None
+    retrained: JobStage | None = None
 
     def job(self, inputs: Inputs) -> Job:
-        return self._job(model=inputs[self.model].folder, measure=self.settings)
+        beside = (inputs[other].folder for other in (self.target, self.retrained) if other is not None)
+        return self._job(model=inputs[self.model].folder, measure=self.settings, beside=tuple(beside))
 
     def sequences(self, counts: SequenceCounts) -> float:
         return counts.attacked(self.settings)

@@ -40,6 +40,7 @@ class Job:
         model: run whose model is unlearned or evaluated; None for training.
         settings: settings of training or unlearning; None if a model is only evaluated.
         measure: settings of the evaluation or attack that follows; None without one.
+        beside: runs of second models of attacks.
     """
 
     benchmark: Path
@@ -48,6 +49,7 @@ class Job:
     model: Path | None = None
     settings: TrainSettings | UnlearnSettings | None = None
     measure: EvaluateSettings | AttackSettings | None = None
+    beside: tuple[Path, ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -85,7 +87,7 @@ class Job:
             else:
                 from medunlearn.attacks.attack_run import attack_folder, attack_is_done
 
-                evaluation = attack_folder(run, benchmark, measure)
+                evaluation = attack_folder(run, benchmark, measure, [*map(Run.open, self.beside)])
                 is_done = attack_is_done(evaluation)
             if not is_done:
                 return None
@@ -129,7 +131,8 @@ def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str, work: Sh
     assert job.measure is not None
     from medunlearn.attacks.attack_run import attack_each
 
-    attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
+    others = [*map(Run.open, job.beside)]
+    attacked = attack_each([Run.open(folder)], benchmark, job.measure, others=others, device=device, quiet=True)
     if attacked.failed:
         reasons = "; ".join(reason for _, _, reason in attacked.failed)
         raise MedunlearnError(f"{reasons} Other attacks of this cell are kept.")

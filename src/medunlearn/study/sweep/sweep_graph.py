@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medunlearn.attacks import attack_class, expand
 from medunlearn.config import Context
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
@@ -58,7 +59,8 @@ def sweep_graph(sweep: Sweep, benchmark: Benchmark | None = None) -> SweepGraph:
         own = [(target, split) for split in sweep.settings.splits] + [(model, str(model.split)) for model in models]
         across = [(model, split) for model in unlearned for split in sweep.asked_about(str(model.split))]
         asked = [question for model, split in own + across for question in make.evaluate(model, split)]
-        attacked = [make.attack(model, split) for model, split in own] if sweep.settings.attack else []
+        reference_of, own = {model.split: model for model in retrained}, own if sweep.settings.attack else []
+        attacked = [make.attack(model, split, target, reference_of.get(split)) for model, split in own]
         stages += [*models, *asked, *attacked]
         evaluations += asked
         attacks += attacked
@@ -143,11 +145,14 @@ class _SweepMaker:
             labels = self._labels("evaluate", model, split, mode, context)
             yield Evaluate(context=context, settings=settings, **labels)
 
-    def attack(self, model: JobStage, split: str) -> AttackWith:
+    def attack(self, model: JobStage, split: str, target: JobStage, retrained: JobStage | None) -> AttackWith:
         # An attack may ask the model, and keeps its responses where those of the first context are.
         store = next(iter(self.sweep.settings.contexts), None)
-        labels = self._labels("attack", model, split, "", store)
-        return AttackWith(settings=self.sweep.attacking(split), **labels)
+        labels, settings = self._labels("attack", model, split, "", store), self.sweep.attacking(split)
+        roles = {role for name in expand(settings.attacks) for role in attack_class(name).second_models}
+        beside = {"target": target, "retrained": retrained}
+        labels |= {role: beside[role] for role in roles if beside[role] is not model}
+        return AttackWith(settings=settings, **labels)
 
     def _labels(self, verb: str, model: JobStage, split: str, mode: str, store: Context | None) -> dict[str, Any]:
         """Fields of an evaluation or attack of a model; its name includes the split unless the model's name does.
