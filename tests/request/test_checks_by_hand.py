@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from medunlearn.data.said_values import SaidFacts
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
+from medunlearn.request import trial_search
 from medunlearn.request.battery_checks import BatteryMaterial
 from medunlearn.request.case.evidence import Battery, CostReading, Measurement
 from medunlearn.request.case.residual_tests import found_before
@@ -25,13 +27,22 @@ from medunlearn.request.case.verdicts import decide
 from medunlearn.request.patient_choice import PatientGroups
 from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.standings import Standings
-from medunlearn.request.trial_search import AUTO, TrialReading
+from medunlearn.request.trial_search import (
+    AUTO,
+    ForgetCandidate,
+    ForgetTrial,
+    TrialReading,
+    TrialSearch,
+    Tries,
+    trial_folder,
+)
 from medunlearn.request.verifying_attacks import (
     never_tested,
     untested_attacks,
     verifying_attacks,
     with_battery,
 )
+from medunlearn.results.runs import Run
 from medunlearn.statistics.others import Surprise
 from medunlearn.study.sized_defaults import rate_of_size
 
@@ -330,6 +341,26 @@ def test_the_search_prefers_what_costs_others_less_then_what_leaves_less() -> No
     ]
     order = sorted(range(len(readings)), key=lambda place: readings[place].distance(0.95))
     assert order == [0, 1, 3, 2]
+
+
+def test_values_are_held_up_once_a_try_went_below_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below by more than the margin, nobody is told from a stranger by what is left, but by what is missing."""
+    excesses, tried = iter([(0.1, -0.2), (0.2, -0.3), (0.0, 0.3), (0.2, 0.3)]), list[ForgetCandidate]()
+
+    def trial(self: TrialSearch, place: int, candidate: ForgetCandidate) -> ForgetTrial:
+        tried.append(candidate)
+        return ForgetTrial(place, candidate, cast(Run, None), {}, TrialReading(next(excesses), 1.0, ()))
+
+    monkeypatch.setattr(TrialSearch, "_trial", trial)
+    monkeypatch.setattr(trial_search, "drop_weights", lambda run: None)
+    settings = SimpleNamespace(settings=SimpleNamespace(budget=4, margin=0.25, utility_floor=0.95))
+    search = TrialSearch(cast(Any, settings), cast(Any, None), cast(Any, None), None, Path(), lambda line: None)
+    tries, candidates = Tries(), [*AUTO[:3], AUTO[5]]
+    for place, candidate in enumerate(candidates):
+        tries = search.go_on(replace(tries, over=False), place, candidate)
+    holds = [candidate.arguments.get("hold", 0.0) for candidate in tried]
+    assert holds == [0.0, 0.0, 1.0, 0.0], "NPO holds nothing"
+    assert trial_folder(Path(), 0, tried[2]) != trial_folder(Path(), 0, candidates[2])
 
 
 def test_learning_rate_by_size() -> None:

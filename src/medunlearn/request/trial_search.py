@@ -10,7 +10,8 @@
 | 6 | npo | 60 | |
 
 ``counterfactual`` caps identifying values as wholes here: token by token they stayed known on notes of one patient
-(benchmarks_perf/single_patients.py). A method that learns alternative answers is skipped if the patient's notes
+(benchmarks_perf/single_patients.py). Once a try went below unseen patients by more than the margin, later ones also
+hold these values up to a stranger's level (``hold``). A method that learns alternative answers is skipped if the patient's notes
 offer none.
 
 A search over ranges (`tune`) needs several patients: with one, the numbers are few, and the best of many trials is
@@ -70,6 +71,10 @@ class ForgetCandidate:
         steps = [f"about {self.steps} steps"] if self.steps else []
         return ", ".join([self.method, *steps, *more])
 
+    def held(self) -> ForgetCandidate:
+        """The same with whole values held up to a stranger's level; itself where nothing caps them as wholes."""
+        return replace(self, arguments={**self.arguments, **HOLD}) if self.arguments.get("whole_values") else self
+
     def usual_settings(self, overrides: Mapping[str, Any], seed: int) -> UnlearnSettings:
         """Settings of `unlearn` except for the learning rate and the number of epochs.
 
@@ -107,6 +112,7 @@ BATCH = 8
 RELATIVES = 0.25
 """Least share of the retain set's sequences that is about relatives, who are harmed first."""
 WHOLE = {"whole_values": True}
+HOLD = {"hold": 1.0}
 AUTO = (
     ForgetCandidate("counterfactual", 60, arguments=WHOLE),
     ForgetCandidate("counterfactual", 120, arguments=WHOLE),
@@ -160,7 +166,11 @@ class TrialReading:
         """
         if not self.excess or self.problems or (self.retained is not None and self.retained < floor):
             return False
-        return max(self.excess) <= margin and self.mean <= margin / 2 and min(self.excess) >= -margin
+        return max(self.excess) <= margin and self.mean <= margin / 2 and not self.leaves_trace(margin)
+
+    def leaves_trace(self, margin: float) -> bool:
+        """True if a value is below unseen patients by more than the margin: forgotten so far that it shows."""
+        return min(self.excess, default=0.0) < -margin
 
     def distance(self, floor: float) -> float:
         """Distance from the goal of no excess and no cost, >= 0; cost for others below the floor weighs most."""
@@ -236,6 +246,8 @@ class TrialSearch:
         settings = self.battery.settings
         if tries.over or candidate.method in tries.passed_over or len(tries.trials) == settings.budget:
             return tries
+        if any(trial.reading and trial.reading.leaves_trace(settings.margin) for trial in tries.trials):
+            candidate = candidate.held()
         try:
             trial = self._trial(place, candidate)
         except NoAlternativesError as error:
@@ -308,7 +320,8 @@ class TrialSearch:
 
 
 def trial_folder(work: Path, place: int, candidate: ForgetCandidate) -> Path:
-    return work / "trials" / f"{place + 1:02d}-{candidate.method.replace(':', '-')}"
+    held = "-held" if HOLD.items() <= candidate.arguments.items() else ""
+    return work / "trials" / f"{place + 1:02d}-{candidate.method.replace(':', '-')}{held}"
 
 
 def is_dropped(run: Run) -> bool:
