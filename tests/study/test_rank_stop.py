@@ -15,7 +15,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.results.keys import run_key
 from medunlearn.results.runs import Run
-from medunlearn.study.epochs.rank_stop import RETAINED, STRANGER_P, STRANGERS, RankStop, rank_settings
+from medunlearn.study.epochs.epoch_selection import best_of
+from medunlearn.study.epochs.rank_stop import RankStop, by_ranks, recovery_after, retain_part
+from medunlearn.study.epochs.rank_watch import RETAINED, STRANGER_P, STRANGERS, rank_settings
 from medunlearn.study.presets import train_settings, unlearn_settings
 from medunlearn.study.report.gather import stopped_runs
 from medunlearn.study.run_views import unlearn_view
@@ -48,6 +50,59 @@ def test_a_run_ends_by_ranks_or_by_the_floor(last: tuple[float, float | None], r
     assert (outcome.reason, outcome.epoch, outcome.patients) == (reason, 1, 4)
     assert RankStop.of({"stop": json.loads(json.dumps(outcome.to_json()))}) == outcome
     assert "3 of 4" in outcome.words
+
+
+KNOWN, STRANGE = 0.01, 0.2
+"""p-values of patients who are known, and of strangers."""
+
+
+@pytest.mark.parametrize(
+    ("epochs", "reason", "recovery"),
+    [
+        ([(KNOWN, 0.5)], "none", None),
+        ([(KNOWN, 0.9), (STRANGE, 0.7)], "none", None),
+        ([(KNOWN, 0.9), (STRANGE, 0.7), (STRANGE, 0.9)], "none", 2),
+        ([(KNOWN, 0.9), (STRANGE, 0.7), (STRANGE, 0.9), (STRANGE, 0.96)], "ranks", 2),
+        ([(STRANGE, 0.7), (STRANGE, 0.9), (STRANGE, 0.9)], "utility", 1),
+        ([(STRANGE, 0.7), (KNOWN, 0.9), (KNOWN, 0.96)], "none", 1),
+    ],
+)
+def test_a_dip_of_utility_ends_no_run_that_can_recover(
+    epochs: list[tuple[float, float]], reason: str, recovery: int | None
+) -> None:
+    """It recovers once all are strangers, for at most twice as many epochs as went before."""
+    outcome = RankStop.after(table((1e-9, 1.0), *epochs), 0.95, most=9)
+    assert (outcome.reason, outcome.recovery) == (reason, recovery)
+
+
+def test_recovery_goes_on_from_what_was_measured_so_far() -> None:
+    measured = table((1e-9, 1.0), (STRANGE, 0.7), (STRANGE, 0.8), (KNOWN, 0.9), (STRANGE, 0.9))
+    assert [recovery_after(measured, done) for done in range(5)] == [
+        None,
+        (1, True),
+        (1, True),
+        (1, False),
+        (1, True),
+    ]
+    assert recovery_after(table((STRANGE, 1.0), (STRANGE, 0.7)), 1) is None, "ranks tell nothing of these"
+
+
+def test_a_method_recovers_by_the_kind_of_its_own_retain_term() -> None:
+    named = {name: retain_part(name) for name in ("ga", "rmu", "npo", "counterfactual", "npo+kl")}
+    assert {name: None if part is None else part.title for name, part in named.items()} == {
+        "ga": None,
+        "rmu": None,
+        "npo": "NLL",
+        "counterfactual": "KL",
+        "npo+kl": "KL",
+    }
+
+
+def test_the_best_epoch_below_the_floor_keeps_most() -> None:
+    epochs = table((1e-9, 1.0), (STRANGE, 0.7), (STRANGE, 0.9), (KNOWN, 0.94))
+    best = best_of(by_ranks(epochs, 0.95))
+    assert best is not None
+    assert best.epoch == 2
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +144,24 @@ def test_a_run_says_why_it_ended(
     assert outcome.words[1:60] in " ".join(unlearn_view(run).notes)
     evaluated: Any = SimpleNamespace(run=run)
     assert [*stopped_runs([evaluated])] == [f"{run.label}: {outcome.words}."]
+
+
+def test_recovery_is_by_the_retain_set_alone(knowing_notes: Run, hospital: Benchmark, tmp_path: Path) -> None:
+    """Its steps have no forget term, and its best epoch keeps at least what was kept when it began."""
+    wanted = settings(method="kl_min", lr=3e-3, stop_floor=1.0, epochs=8, train_on="records")
+    run = unlearn(knowing_notes, hospital, wanted, tmp_path / "run", device="cpu", quiet=True)
+    outcome, epochs = RankStop.of(run.info.results), run.info.results["epochs"]
+    assert outcome is not None
+    assert (outcome.reason, outcome.keeps_floor) == ("utility", False)
+    assert outcome.recovery is not None
+    assert outcome.epoch == epochs["done"] == min(3 * outcome.recovery, wanted.epochs)
+    history = pd.read_parquet(run.folder / "history.parquet")
+    alone = history["epoch"] > outcome.recovery
+    assert history["loss/forget"].notna().tolist() == (~alone).tolist()
+    assert history.loc[alone, "loss/retain_kl"].notna().all()
+    frame = pd.read_parquet(run.folder / "epochs.parquet")
+    kept = frame[frame["measure"] == RETAINED].set_index("epoch")["value"]
+    assert kept[epochs["chosen"]] >= kept[outcome.recovery]
 
 
 def test_ranks_of_unknown_patients_end_nothing(knowing: Run, hospital: Benchmark, tmp_path: Path) -> None:
