@@ -364,10 +364,10 @@ def _epochs(trainer: Trainer, plan: Plan, settings: UnlearnSettings, stop: Stop 
     watch = RankWatch.of(trainer.benchmark, settings, *how, quiet=trainer.silent)
     most, floor = _epochs_with_recovery(settings), settings.stop_floor
     if most is not None:
-        plan.recovery = recoveries(trainer.recording.folder / TABLE)
+        plan.recovery = recoveries(trainer.recording.folder / TABLE, most)
 
     def ends(epochs: pd.DataFrame) -> bool:
-        return RankStop.after(epochs, floor, most).ends(most) or (stop is not None and stop(epochs))
+        return RankStop.after(epochs, floor, most).reason != "none" or (stop is not None and stop(epochs))
 
     return epoch_evaluation(trainer, [watch], ends, rank_rule(floor))
 

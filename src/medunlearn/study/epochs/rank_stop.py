@@ -62,30 +62,33 @@ def by_ranks(epochs: pd.DataFrame, floor: float) -> list[EpochStanding]:
     return standings
 
 
-def recovery_after(epochs: pd.DataFrame, done: int) -> Recovery | None:
+def recovery_after(epochs: pd.DataFrame, done: int, most: int) -> Recovery | None:
     """The recovery that the epoch after ``done`` ones is part of.
 
-    It begins once all patients are strangers, and the forget set rests while they are.
+    It begins once all patients are strangers, and the forget set rests while they are. Where it is over and they are
+    not, they are forgotten as before, until another one.
 
     Args:
         epochs: measurements, of a run that goes on.
+        most: epochs of the run at most.
     """
-    if not _is_known(epochs):
-        return None
-    start, rests = None, False
-    for number in sorted({*epochs["epoch"].tolist()} - {0}):
+    recovery = None
+    for number in sorted({*epochs["epoch"].tolist()} - {0}) if _is_known(epochs) else ():
         if number <= done:
             rests = _numbers(epochs[epochs["epoch"] == number]).get(STRANGER_P, 0.0) > ALPHA
-            start = number if start is None and rests else start
-    return None if start is None else Recovery(start, rests)
+            if recovery is None or number >= recovery.end(most):
+                recovery = Recovery(number, rests) if rests else None
+            else:
+                recovery = Recovery(recovery.start, rests)
+    return recovery
 
 
-def recoveries(table: Path) -> Callable[[int], Recovery | None]:
+def recoveries(table: Path, most: int) -> Callable[[int], Recovery | None]:
     """:func:`recovery_after` of a run's table of epochs, which is read once an epoch."""
 
     @cache
     def after(done: int) -> Recovery | None:
-        return recovery_after(read_frame(table), done)
+        return recovery_after(read_frame(table), done, most)
 
     return lambda done: after(done) if done else None
 
@@ -158,23 +161,19 @@ class RankStop:
         retained = values.get(RETAINED)
         patients = int(rows[rows["measure"] == STRANGER_P]["n_subjects"].iloc[0])
         known = _is_known(epochs)
-        recovery = None if most is None else recovery_after(epochs, last - 1)
+        recovery = None if most is None else recovery_after(epochs, last - 1, most)
+        strangers = values[STRANGER_P] > ALPHA and known
         reason: Reason = "none"
         if retained is None or retained < floor:
-            if most is None or (recovery is not None and last >= recovery.end(most)):
+            if most is None or (strangers and recovery is not None and last >= recovery.end(most)):
                 reason = "utility"
-        elif values[STRANGER_P] > ALPHA and known:
+        elif strangers:
             reason = "ranks"
         start = None if recovery is None else recovery.start
         keeps = any(not standing.problem for standing in by_ranks(epochs, floor))
         return RankStop(
             reason, last, values[STRANGER_P], values[STRANGERS], patients, retained, floor, keeps, known, start
         )
-
-    def ends(self, most: int | None) -> bool:
-        """True if the run ends here: by a rule, or with its recovery; ``most`` as in :meth:`after`."""
-        over = self.recovery is not None and most is not None
-        return self.reason != "none" or (over and self.epoch >= Recovery(self.recovery, True).end(most))
 
     @staticmethod
     def of(results: Mapping[str, Any]) -> RankStop | None:
