@@ -65,8 +65,8 @@ def by_ranks(epochs: pd.DataFrame, floor: float) -> list[EpochStanding]:
 def recovery_after(epochs: pd.DataFrame, done: int, most: int) -> Recovery | None:
     """The recovery that the epoch after ``done`` ones is part of.
 
-    It begins once all patients are strangers, and the forget set rests while they are. Where it is over and they are
-    not, they are forgotten as before, until another one.
+    It begins once all patients are strangers, and the forget set rests while they are. Where it is over and they
+    are not, they are forgotten as before, until another one.
 
     Args:
         epochs: measurements, of a run that goes on.
