@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 import torch
 from page_tables import markdown, replace_table
-from scipy.stats import kstest
+from scipy.stats import ttest_1samp
 
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
@@ -104,7 +104,9 @@ def main() -> None:
 def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
     """Verdicts on the models before and now, one that never saw the patients, and the one now beside it.
 
-    ``uniform p``: Kolmogorov-Smirnov test that p of the unseen patients' facts is uniform, on the model now.
+    ``unseen low`` and ``unseen mean``: share of the unseen patients' p of at most 0.05 and mean of their p, centred,
+    on the model now (0.05 and 0.5 where p is uniform); ``unseen t``: p of Student's test that the patients' means are
+    0.5. Facts of one patient depend on one another, so a test over facts would reject too often.
     """
     case, rerun = done.case.folder, BatteryRerun.of(done.case.folder, done.work, device="cpu", quiet=True)
     trials = [Run.open(folder) for folder in sorted((done.work / "trials").iterdir()) if (folder / FILE).exists()]
@@ -127,9 +129,11 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
         found[f"{name} excess"] = widest and widest.value
         found[f"{name} most"] = widest and widest.high
     facts = now.evaluated.facts
-    p = facts[facts["subject"].isin(notes.unseen)]["p"].dropna()
+    unseen = facts[facts["subject"].isin(notes.unseen)].dropna(subset=["p"])
     # A rank among n is uniform on 1/n, 2/n, ..., 1: half a step less is centred.
-    found["uniform p"] = float(kstest(p - p.min() / 2, "uniform").pvalue)
+    centred = unseen["p"] - 0.5 / unseen["of"]
+    found["unseen low"], found["unseen mean"] = float((unseen["p"] <= 0.05).mean()), float(centred.mean())
+    found["unseen t"] = float(ttest_1samp(centred.groupby(unseen["subject"]).mean(), 0.5).pvalue)
     case.with_name(f"{case.name}.verdicts.json").write_text(json.dumps(found, indent=1))
     return found
 

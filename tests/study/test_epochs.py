@@ -10,11 +10,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from torch.testing import assert_close
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import fingerprint
+from medunlearn.models.load import load_model
 from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -196,7 +198,10 @@ def test_the_best_epochs_model_is_the_runs(
     one = unlearn(target, hospital, settings(epochs=1, **more), tmp_path / "one", quiet=True)
     numbered(monkeypatch, [0.3, 0.2, 0.1])
     best = unlearn(target, hospital, watched(epochs=3, select="best", **more), tmp_path / "best", quiet=True)
-    assert fingerprint(best.model) == fingerprint(one.model)
+    # A product of the adapter's matrices may round otherwise where its memory lies otherwise; an epoch moves 1e-3.
+    weights = [load_model(run.model, device="cpu").model.state_dict() for run in (best, one, target)]
+    assert_close(weights[0], weights[1], rtol=0, atol=1e-6)
+    assert max(float((value - weights[2][name]).abs().max()) for name, value in weights[0].items()) > 1e-3
     told = best.info["results"]["epochs"]
     assert (told["chosen"], told["best"], told["done"], told["stopped_early"]) == (1, 1, 3, False)
     assert len(best.history()) == 3 * len(one.history())

@@ -32,10 +32,13 @@ def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path / "clone")
     result = CliRunner().invoke(app, [*shlex.split(line)[1:], *SMALL])
     assert result.exit_code == 0, result.output
-    assert "Gradient ascent (GA, GD and KL) falls to zero on both sides." in result.output.replace("\n", " ")
     data = json.loads(Path("runs/lume-small/report/report.json").read_text())
     findings = {finding["name"]: finding for finding in data["findings"]}
     assert {finding["verdict"] for finding in data["findings"]} <= {"open", "not measurable"}, "one seed decided"
+    # Which of them two epochs leave open is decided by the last digits of a machine.
+    terminal = " ".join(result.output.split())
+    for name, finding in findings.items():
+        assert (finding["claim"] in terminal) == (finding["verdict"] == "open"), name
     assert data["headline"]["closest_to_retrained"] is None
     assert data["headline"]["reference"]["reasons"], "two epochs memorize nothing"
     assert {row["reading"] for row in data["membership"]["table"]} == {None}
@@ -53,10 +56,18 @@ def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pyte
 
 
 def _figures_are_the_papers(page: str, markdown: str) -> None:
-    """Figure 2 is a row of four panels a task, Figure 3 one panel; what was not measured is named by its number."""
+    """Figure 2 is a row of four panels a task, Figure 3 one panel; what was not measured is named by its number.
+
+    Table 1 counts a document a task on each side, and two non-members, which are public biographies.
+    """
     assert [page.count(f"Figure 2, Task {number} (") > 0 for number in (1, 2, 3, 4)] == [True, True, True, False]
     for panel in ("Reg, forget", "Reg, retain", "Kno, forget", "Kno, retain"):
         assert panel in page
+    documents = markdown.partition("(Table 1)")[2].partition("\n#")[0]
+    counts = {
+        line.split("|")[1].strip(): re.findall(r"\d+", line) for line in documents.splitlines() if "|" in line
+    }
+    assert (counts["forget"], counts["retain"], counts["non-members"]) == (["1"] * 3, ["1"] * 3, ["2"])
     lacks = markdown.partition("Not in this report")[2].partition("\n#")[0]
     assert [number for number in ("Figure 2", "Figure 3", "Figure 4", "Table 1") if number in lacks] == ["Figure 4"]
 

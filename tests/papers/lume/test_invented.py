@@ -15,6 +15,9 @@ from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.papers.lume import identifier_asked
 from medunlearn.papers.lume.invented import build, is_askable
 from medunlearn.papers.lume.settings import LumeNewSettings
+from medunlearn.probes.material import phase_plans
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import tiny_model
 
 SMALL: dict[str, Any] = {"stories": 21, "personal_biographies": 12, "public_biographies": 10, "nonmembers": 6}
 TASKS = ("story", "personal_biography", "public_biography")
@@ -51,6 +54,22 @@ def test_the_defaults_are_the_papers_counts() -> None:
     stories, people, public = settings.stories, settings.personal_biographies, settings.public_biographies
     assert stories + people + public == 1387
     assert 2 * stories + 6 * people + 2 * public == 4394
+
+
+@pytest.mark.parametrize("preset", ["lume-7b", "lume-1b"])
+def test_target_and_retrained_model_read_what_they_share_equally_often(benchmark_: Benchmark, preset: str) -> None:
+    """As many steps on half of the documents would read each of them twice as often."""
+    values: dict[str, Any] = {"preset": preset, "model": "tiny", "tiny_width": 32, "tiny_layers": 1}
+    readings: list[Counter[tuple[int, ...]]] = []
+    for without in (None, "half"):
+        settings = train_settings({**values, "without": without})
+        plan = phase_plans(benchmark_, settings, tiny_model(benchmark_, settings))["finetune"]
+        batches = (plan.step(number)["train"] for number in range(plan.steps))
+        readings.append(Counter(sequence.ids for batch in batches for sequence in batch))
+    target, retrained = readings
+    assert len(retrained) < 0.6 * len(target)
+    assert {ids: target[ids] for ids in retrained} == retrained
+    assert min(retrained.values()) == 10
 
 
 def test_questions_and_identifiers(benchmark_: Benchmark) -> None:

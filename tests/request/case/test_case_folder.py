@@ -48,9 +48,10 @@ def test_the_statement_names_everything(case: CaseFolder, signer: Ed25519Private
 
 def test_the_same_case_again_is_left_and_another_one_refused(case: CaseFolder, signer: Ed25519PrivateKey) -> None:
     later = case.evidence.model_copy(update={"created": case.evidence.created.replace(year=2027)})
+    upgraded = later.model_copy(update={"software": later.software.model_copy(update={"version": "9.0"})})
     before = {path: path.read_bytes() for path in case.folder.iterdir()}
-    assert write_case(case.folder, later, signer) == case
-    with pytest.raises(InputError, match="holds another case"):
+    assert write_case(case.folder, later, signer) == case == write_case(case.folder, upgraded, signer)
+    with pytest.raises(InputError, match=r"holds another case \(other: method\)"):
         write_case(case.folder, case_evidence(method="rmu"), signer)
     assert {path: path.read_bytes() for path in case.folder.iterdir()} == before
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import SIDES
+from medunlearn.data.records import SIDES, Record
 from medunlearn.papers.lume import PUBLIC, TASKS
 from medunlearn.papers.lume.measured import ATTACK
 from medunlearn.reports.blocks import Block, Bullets, Cell, Figure, Legend, Section, Spec, Text, blocks, section
@@ -45,7 +45,7 @@ def paper_figures(content: ReportContent, benchmark: Benchmark | None) -> tuple[
     }
     key = Legend(legend(content.models))
     sections = [
-        Section(titles[number], (*([key] if number == "Figure 2" else []), *shown), number)
+        Section(titles[number], (*([key] if number.startswith("Figure") else []), *shown), number)
         for number, shown in parts.items()
         if shown
     ]
@@ -83,15 +83,21 @@ def _single(content: ReportContent, measure: str, y: str, title: str) -> Iterato
 
 
 def _documents(benchmark: Benchmark) -> Iterator[Block]:
-    """Table 1: number of documents of each task and side of the released split."""
+    """Table 1: number of documents of each task, by side of a split; non-members in a row of their own."""
+    titles = [task.replace("_", " ") for task in TASKS]
     for name, split in benchmark.splits.items():
-        entries = [
-            (Cell(side), task.replace("_", " "), Cell(f"{count:,}"))
+        subsets: dict[str, list[Record]] = {
+            side: [record for record in benchmark.records_of(split, side) if record.fold == "train"]
             for side in SIDES
-            for task in TASKS
-            if (count := sum(record.groups.get("task") == task for record in benchmark.records_of(split, side)))
+        }
+        subsets["non-members"] = [record for record in benchmark.records if record.fold == "holdout"]
+        entries = [
+            (Cell(subset), title, Cell(f"{count:,}"))
+            for subset, records in subsets.items()
+            for task, title in zip(TASKS, titles, strict=True)
+            if (count := sum(record.groups.get("task") == task for record in records))
         ]
-        table = grid("Subset", entries, [task.replace("_", " ") for task in TASKS])
+        table = grid("Subset", entries, titles)
         if table is not None:
             yield Text(f"Split {name}.")
             yield table

@@ -139,10 +139,18 @@ def _software_list() -> bytes:
 
 
 def _same_case(folder: Path, evidence: CaseEvidence) -> CaseFolder:
-    """The existing case, if it equals this one except for the time."""
+    """The existing case, if it equals this one except for the time and the software that wrote it."""
     case = CaseFolder.open(folder)
-    if case.evidence.model_copy(update={"created": evidence.created}) != evidence:
-        raise InputError(f"{folder} holds another case, and a case is never overwritten. Choose another --out.")
+    other = [
+        name
+        for name, value in evidence
+        if name not in ("created", "software") and getattr(case.evidence, name) != value
+    ]
+    if other:
+        words = ", ".join(other)
+        raise InputError(
+            f"{folder} holds another case (other: {words}). A case is never overwritten. Choose another --out."
+        )
     return case
 
 
