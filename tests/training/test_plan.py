@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence, tokens_once
-from medunlearn.training.batch_plan import Plan, Recovery, largest, micro_batches, rows, share
+from medunlearn.training.batch_plan import Plan, UtilityRecovery, largest, micro_batches, rows, share
 
 
 def side(name: str, count: int) -> list[TokenSequence]:
@@ -61,7 +61,7 @@ def test_a_recovery_has_the_other_sides_alone() -> None:
     partners = {"alternatives": {own.key: side(f"a{own.key}", 2) for own in forget}}
     sides = {"forget": forget, "retain": side("r", 40)}
     plain = Plan(sides, 2, 5, 0, partners=partners)
-    plan = replace(plain, recovery=lambda done: Recovery(1, rests=done < 3) if 1 <= done < 4 else None)
+    plan = replace(plain, recovery=lambda done: UtilityRecovery(1, rests=done < 3) if 1 <= done < 4 else None)
     steps = [plan.step(number) for number in range(plan.steps)]
     assert steps[:2] + steps[6:] == [plain.step(number) for number in (0, 1, 6, 7, 8, 9)]
     assert all([*step] == ["retain"] and len(step["retain"]) == 6 for step in steps[2:6])

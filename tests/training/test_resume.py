@@ -20,7 +20,7 @@ from training_runs import Row, copied, equal, stop_at, without_seconds
 from medunlearn.methods import make_method
 from medunlearn.methods.retain_terms import KL
 from medunlearn.models.reference import Reference
-from medunlearn.training.batch_plan import Plan, Recovery
+from medunlearn.training.batch_plan import Plan, UtilityRecovery
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.trainable import choose_trainable, trained
@@ -93,7 +93,7 @@ def test_resumed_is_uninterrupted(
 @pytest.mark.parametrize("method", ["ngdiff", "pdu"])
 def test_a_recovery_resumes(run: Run, plan: Plan, tmp_path: Path, method: str) -> None:
     """Its steps have the retain term alone, at a falling rate, whatever the method does in others."""
-    plan = replace(plan, recovery=lambda done: Recovery(1, rests=True) if done else None)
+    plan = replace(plan, recovery=lambda done: UtilityRecovery(1, rests=True) if done else None)
     history = check_resumed(run, tmp_path, 3, method, "all", {"plan": plan, "schedule": "constant"})
     assert [("loss/forget" in row, "loss/retain_kl" in row) for row in history] == [(True, False)] * 2 + [
         (False, True)

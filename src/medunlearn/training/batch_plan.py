@@ -22,7 +22,7 @@ RECOVERY = 2
 """Most epochs of a recovery for each epoch before it."""
 
 
-class Recovery(NamedTuple):
+class UtilityRecovery(NamedTuple):
     """End of a run whose other sides have suffered.
 
     The learning rate falls to 0 over :data:`RECOVERY` times as many epochs as went before.
@@ -74,7 +74,7 @@ class Plan:
     partners: Mapping[str, Mapping[str, Sequence[TokenSequence]]] = field(default_factory=dict)
     chunks: int = 1
     ratios: Mapping[str, int] = field(default_factory=dict)
-    recovery: Callable[[int], Recovery | None] | None = None
+    recovery: Callable[[int], UtilityRecovery | None] | None = None
     _orders: dict[tuple[str, int], list[list[int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Plan:
         start, end = (epoch * self.steps_an_epoch for epoch in (recovery.start, recovery.end(self.epochs)))
         return max(0.0, (end - number) / (end - start))
 
-    def _recovery(self, number: int) -> Recovery | None:
+    def _recovery(self, number: int) -> UtilityRecovery | None:
         return None if self.recovery is None else self.recovery(number // self.steps_an_epoch)
 
     @property

@@ -29,7 +29,7 @@ class Unlearning:
 
     Args:
         retain_part: the term of steps whose forget side rests
-            (:class:`~medunlearn.training.batch_plan.Recovery`); None in a run without any.
+            (:class:`~medunlearn.training.batch_plan.UtilityRecovery`); None in a run without any.
     """
 
     def __init__(self, method: LossMethod | AlternativesMethod, retain_part: NLL | KL | None = None) -> None:

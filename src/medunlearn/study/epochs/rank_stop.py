@@ -10,7 +10,7 @@ facts make stricter: the run goes on). The floor is a share of the target's mean
 questions. Then
 
 - the patients are strangers and the floor is kept: the run ends;
-- they are strangers and it is not: *recovery* (:class:`medunlearn.training.batch_plan.Recovery`). The learning rate
+- they are strangers and it is not: *recovery* (:class:`medunlearn.training.batch_plan.UtilityRecovery`). The learning rate
   falls, and steps are on the retain set alone while the patients are strangers, until the floor is kept;
 - the floor is not kept and the method has no retain term to recover by: the run ends.
 
@@ -35,7 +35,7 @@ from medunlearn.methods.retain_terms import KL, NLL
 from medunlearn.results.fact_table import ALPHA
 from medunlearn.study.epochs.epoch_selection import EpochStanding, Rule
 from medunlearn.study.epochs.rank_watch import RETAINED, STRANGER_P, STRANGERS
-from medunlearn.training.batch_plan import Recovery
+from medunlearn.training.batch_plan import UtilityRecovery
 
 KEY = "stop"
 """Name of the outcome in a run's results; runs without ``--stop`` have none."""
@@ -62,7 +62,7 @@ def by_ranks(epochs: pd.DataFrame, floor: float) -> list[EpochStanding]:
     return standings
 
 
-def recovery_after(epochs: pd.DataFrame, done: int, most: int) -> Recovery | None:
+def recovery_after(epochs: pd.DataFrame, done: int, most: int) -> UtilityRecovery | None:
     """The recovery that the epoch after ``done`` ones is part of.
 
     It begins once all patients are strangers, and the forget set rests while they are. Where it is over and they
@@ -77,17 +77,17 @@ def recovery_after(epochs: pd.DataFrame, done: int, most: int) -> Recovery | Non
         if number <= done:
             rests = _numbers(epochs[epochs["epoch"] == number]).get(STRANGER_P, 0.0) > ALPHA
             if recovery is None or number >= recovery.end(most):
-                recovery = Recovery(number, rests) if rests else None
+                recovery = UtilityRecovery(number, rests) if rests else None
             else:
-                recovery = Recovery(recovery.start, rests)
+                recovery = UtilityRecovery(recovery.start, rests)
     return recovery
 
 
-def recoveries(table: Path, most: int) -> Callable[[int], Recovery | None]:
+def recoveries(table: Path, most: int) -> Callable[[int], UtilityRecovery | None]:
     """:func:`recovery_after` of a run's table of epochs, which is read once an epoch."""
 
     @cache
-    def after(done: int) -> Recovery | None:
+    def after(done: int) -> UtilityRecovery | None:
         return recovery_after(read_frame(table), done, most)
 
     return lambda done: after(done) if done else None
