@@ -10,8 +10,9 @@ facts make stricter: the run goes on). The floor is a share of the target's mean
 questions. Then
 
 - the patients are strangers and the floor is kept: the run ends;
-- they are strangers and it is not: *recovery* (:class:`medunlearn.training.batch_plan.UtilityRecovery`). The learning rate
-  falls, and steps are on the retain set alone while the patients are strangers, until the floor is kept;
+- they are strangers and it is not: *recovery* (:class:`medunlearn.training.batch_plan.UtilityRecovery`). The
+  learning rate falls, and steps are on the retain set alone while the patients are strangers, until the floor is
+  kept;
 - the floor is not kept and the method has no retain term to recover by: the run ends.
 
 A high learning rate lowers utility in the first epochs and restores it as it falls, so that the floor alone ends no
