@@ -33,6 +33,11 @@ TEXTS = [
 SPECIAL = 3  # tokens 0 to 2 are begin, end and pad
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Hostile commands, each in a fork, come first: to fork a process takes longer the more it holds."""
+    items.sort(key=lambda item: "hostile" not in item.path.parts)
+
+
 def pytest_collection_finish() -> None:
     """What is loaded by now stays; looking through it for garbage takes a third of a second a time."""
     gc.collect()

@@ -78,6 +78,8 @@ def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
     assert facts["decision"]["verdict"] in TITLES
     assert facts == {**facts, **json.loads((here / "case" / "evidence.json").read_text())}
     assert PATIENT not in json.dumps(facts["request"])
+    untested = {part["name"] for part in facts["battery"]["untested"]}
+    assert {"membership", "relearning", "relearning own", "quantization", "sampling"} <= untested
     assert facts["notes"]["patients"] == 6  # the four whom the model never saw are none of its notes
     assert " ok" in medunlearn("verify", "case-model", "case", "--public-key=owner/signing.key.pub").stdout
     # The ledger went with the model: the request is open, so it goes on from there.

@@ -26,7 +26,7 @@ def _tables(report: Report) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_parts_fail_alone_and_end_in_time(tmp_path: Path) -> None:
-    report, clock = Report(tmp_path), Clock(time.monotonic() + 3)
+    report, clock = Report(tmp_path), Clock(time.monotonic() + 1.5)
 
     def fail(report: Report) -> None:
         report.add("numbers", value=1.5, text="a | b")

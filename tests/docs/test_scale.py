@@ -24,14 +24,8 @@ SMALL = {
 def run(line: str) -> None:
     words = shlex.split(line)
     more = next((more for verb, more in SMALL.items() if verb in words), [])
-    if words[0] == "torchrun" and "--sharding=fsdp2" in words:
+    if words[0] == "torchrun":
         torchrun([*words[1:], *more])
-    elif words[0] == "torchrun":
-        command = [sys.executable, "-m", "torch.distributed.run", *words[1:], *more]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-        assert done.returncode == 0, done.stderr
-        assert_light(done.stderr)
     else:
         run_line(line, more)
 
@@ -46,6 +40,21 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         name: Run.open(f"runs/{name}").info["hardware"]["processes"] for name in ("npo", "graddiff", "simnpo")
     }
     assert processes == {"npo": 2, "graddiff": 2, "simnpo": 1}
+
+
+@pytest.mark.nightly
+def test_torchrun_itself_starts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its processes loads torch, which takes longer than their work."""
+    monkeypatch.chdir(tmp_path)
+    *made, started = PAGE.commands[:3]
+    for line in made:
+        run(line)
+    command = [sys.executable, "-m", "torch.distributed.run", *shlex.split(started)[1:], *SMALL["unlearn"]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert_light(done.stderr)
+    assert Run.open("runs/npo").info["hardware"]["processes"] == 2
 
 
 def test_every_setting_that_the_page_names_is_one() -> None:

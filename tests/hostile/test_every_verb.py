@@ -26,7 +26,7 @@ from hostile_cases import (
 from hostile_world import BASES
 
 SEED = int(os.environ.get("HOSTILE_SEED", "18"))
-EACH = int(os.environ.get("HOSTILE_EACH", "3"))
+EACH = int(os.environ.get("HOSTILE_EACH", "2"))
 """Drawn inputs of each way to call a verb."""
 WELL = ("clear error", "handled")
 

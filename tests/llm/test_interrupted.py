@@ -58,7 +58,7 @@ def test_a_run_cut_off_goes_on_where_it_stopped(tmp_path: Path, which: signal.Si
             time.sleep(0.02)
         running.send_signal(which)
         lines, errors = running.communicate()
-        server.delay = 0.03
+        server.delay = 0.0
         assert running.returncode in (-which, 130, 1)
         handed_out = {line.split()[0] for line in lines.splitlines()}
         before = stored(tmp_path / "cut")

@@ -19,6 +19,6 @@ SAMPLE = [(name, list(ROADS)[place % len(ROADS)]) for place, name in enumerate(F
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "road"), SAMPLE, ids=[f"{name}-{road}" for name, road in SAMPLE])
 def test_a_family_on_a_road_is_transformers_own(name: str, road: str, tmp_path: Path) -> None:
-    result = agreement(*travel(name, road, tmp_path))
+    result = agreement(*travel(name, road, tmp_path), questions=3)
     assert result.difference < BOUND
     assert result.answers == result.prompts

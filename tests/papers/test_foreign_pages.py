@@ -222,10 +222,12 @@ def pages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pages]:
     return of
 
 
-@pytest.mark.parametrize(
-    ("builder", "way", "attacked"),
-    [*((builder, way, True) for builder in BUILDS for way in ("run", "sweep")), ("lume", "sweep", False)],
-)
+# The report of a run is one for all papers: two see the words of each.
+WAYS = [*((builder, "sweep", True) for builder in BUILDS), ("lume", "run", True), ("notes", "run", True)]
+WAYS += [("lume", "sweep", False)]
+
+
+@pytest.mark.parametrize(("builder", "way", "attacked"), WAYS)
 def test_no_page_names_another_paper(
     builder: str, way: str, attacked: bool, pages_of: Callable[..., Pages], request: pytest.FixtureRequest
 ) -> None:

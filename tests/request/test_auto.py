@@ -25,8 +25,8 @@ from medunlearn.training import loop
 TRIES = (ForgetCandidate("npo", 4), ForgetCandidate("counterfactual", 8))
 SEARCH: dict[str, Any] = {
     "method": "auto", "budget": 2, "utility_floor": 1.0, "margin": 0.01, "unlearn": {"precision": "fp32"},
-    "facts": 3, "others": 3, "evaluate": {"max_new_tokens": 2}, "build": {"prefixes": "16,32", "clozes": 0},
-    "anyway": True,
+    "facts": 3, "others": 3, "evaluate": {"max_new_tokens": 2, "alternatives": 9},
+    "build": {"prefixes": "16,32", "clozes": 0}, "anyway": True,
 }  # fmt: skip
 """Of a search in which no try is good enough."""
 NAMELESS = (

@@ -42,8 +42,9 @@ from medunlearn.results.scores import question_labels
 
 
 def settings_of(hospital: Hospital, **values: Any) -> ForgetSettings:
-    own = {"patient": hospital.patients[0], "key": hospital.key, "holdout": hospital.unseen, **QUICK, **values}
-    return check(ForgetSettings, own)
+    """With as many made-up values as a request usually has: they decide which facts can be tested."""
+    own = {"patient": hospital.patients[0], "key": hospital.key, "holdout": hospital.unseen, **QUICK}
+    return check(ForgetSettings, {**own, "evaluate": {"max_new_tokens": 8}, **values})
 
 
 def benchmarks_of(hospital: Hospital, **values: Any) -> RequestBenchmarks:
@@ -142,7 +143,7 @@ def taught(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def measured(hospital: Hospital, model: Path, out: Path) -> MeasuredModel:
-    settings = settings_of(hospital, others=8, evaluate={"max_new_tokens": 16})
+    settings = settings_of(hospital, others=8, evaluate={"max_new_tokens": 16, "alternatives": 19})
     request = ForgetRequest.open(model, hospital.notes, settings, out / "case", quiet=True)
     notes = request.read_notes()
     return request.meter(notes).verify(request.adopt_target(notes))

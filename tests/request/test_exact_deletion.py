@@ -168,7 +168,7 @@ def test_the_case_of_a_dropped_adapter_says_deleted_and_who_states_the_base(
     patients = cohort_of(bench)
     mu.case_key(out=tmp_path / "owner" / "signing.key")
     how: dict[str, Any] = {"others": 3, "facts": 2, "battery": [], "anyway": True, "quiet": True}
-    how |= {"evaluate": {"max_new_tokens": 4}}
+    how |= {"evaluate": {"max_new_tokens": 4, "alternatives": 9}}
     how |= {"method": "exact", "patient": ",".join(patients), "key": tmp_path / "owner" / "signing.key"}
     with pytest.raises(InputError, match="The training data of the base"):
         mu.forget(run, folder / "bench", out=tmp_path / "case", **how)

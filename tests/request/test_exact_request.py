@@ -23,7 +23,7 @@ def settings(folder: Path, bench: Benchmark) -> dict[str, Any]:
     key = folder / "owner" / "signing.key"
     mu.case_key(out=key)
     patient = bench.records[0].groups["patient"]
-    quick = {"others": 3, "facts": 2, "evaluate": {"max_new_tokens": 4}}
+    quick = {"others": 3, "facts": 2, "evaluate": {"max_new_tokens": 4, "alternatives": 9}}
     return {"patient": patient, "key": key, "method": "exact", **quick}
 
 

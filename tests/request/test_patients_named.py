@@ -78,7 +78,8 @@ def test_attacks_without_a_prompt_are_untested(hospital: Hospital, tmp_path: Pat
     table.to_csv(tmp_path / "short.csv", index=False)
     result = replace(hospital, notes=tmp_path / "short.csv").forget(
         tmp_path / "case", hospital.patients[0], prompt=PROMPT, battery=("quantization",), facts=2, others=3,
-        anyway=True, method="npo", unlearn={"epochs": 1, "precision": "fp32"}, evaluate={"max_new_tokens": 2},
+        anyway=True, method="npo", unlearn={"epochs": 1, "precision": "fp32"},
+        evaluate={"max_new_tokens": 2, "alternatives": 9},
     )  # fmt: skip
     evidence = result.case.evidence
     reasons = {untested.name: untested.reason for untested in evidence.battery.untested}

@@ -115,10 +115,10 @@ def unlearned(target: Run, benchmark: Benchmark, values: dict[str, Any], out: Pa
     return unlearn(target, benchmark, unlearn_settings(values, tiny=False), out, device="cpu", quiet=True)
 
 
-def prompts(language_model: Any) -> list[TokenSequence]:
+def prompts(language_model: Any, count: int) -> list[TokenSequence]:
     """Questions with the note and without, of unequal lengths."""
     benchmark = small_benchmark()
-    questions = benchmark.questions[:QUESTIONS]
+    questions = benchmark.questions[:count]
     rows = [
         (context, question, language_model.question_sequence(question, benchmark.record[question.record_id], how))
         for context, how in ((name, Rendering("plain", name)) for name in CONTEXTS)
@@ -127,15 +127,16 @@ def prompts(language_model: Any) -> list[TokenSequence]:
     return [replace(sequence, key=f"{context} {question.question_id}") for context, question, sequence in rows]
 
 
-def agreement(model: Path, folder: Path) -> Agreement:
+def agreement(model: Path, folder: Path, questions: int = QUESTIONS) -> Agreement:
     """Log-probabilities in batches of several sizes, and greedy answers, against plain transformers.
 
     Args:
         model: model of a run.
         folder: the same model as transformers loads it.
+        questions: number of them, each asked with its note and without.
     """
     live = load_model(model, device="cpu")
-    sequences = prompts(live)
+    sequences = prompts(live, questions)
     scores = [score_answers(live, sequences, batch_size=size) for size in (1, 64)]
     decoded = [_decoded(live, sequences, shared) for shared in (True, False)]
     with warnings.catch_warnings():

@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {
 QUICK: dict[str, Any] = {
     "method": "counterfactual", "unlearn": {"epochs": 20, "lr": 8e-3, "precision": "fp32"}, "battery": (),
     "facts": 4, "others": 6, "margin": 0.4, "build": {"prefixes": "16", "clozes": 0},
-    "evaluate": {"max_new_tokens": 8},
+    "evaluate": {"max_new_tokens": 8, "alternatives": 19},
 }  # fmt: skip
 """Settings of a request that takes seconds."""
 EXACT_TRAINING: dict[str, Any] = {

@@ -278,8 +278,16 @@ class Attacks:
 
     def gaps(self, label: str) -> pd.DataFrame:
         """Differences between a model and the retrained ones."""
+        return self._gaps.get(label, self.comparisons.iloc[:0])
+
+    @cached_property
+    def _gaps(self) -> Mapping[str, pd.DataFrame]:
+        """Label -> differences from the retrained ones, which every row that is read asks for."""
         gaps = self.comparisons
-        return gaps[(gaps["model"] == label) & (gaps["against_role"] == "retrained")] if len(gaps) else gaps
+        if gaps.empty:
+            return {}
+        own = gaps[gaps["against_role"] == "retrained"]
+        return {str(label): rows for label, rows in own.groupby("model", sort=False)}
 
     @property
     def is_reference_refused(self) -> bool:
