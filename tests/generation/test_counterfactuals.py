@@ -12,9 +12,11 @@ import torch
 
 from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.facts import facts_in
 from medunlearn.data.records import Question
 from medunlearn.generation.counterfactuals import _even_chances, _Reading, _typical, counterfactuals
 from medunlearn.generation.forget_passages import ForgetPassage, _beginning, passage_of
+from medunlearn.generation.value_caps import CAPPED
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
 from medunlearn.models.tiny import build_tiny
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
@@ -101,7 +103,7 @@ def test_caps_of_a_model_that_cannot_tell_people_apart_are_its_own_likelihoods(
         assert (caps < 0).mean() > 0.5
 
 
-def test_identifying_values_are_capped_as_wholes_and_nothing_else_is(
+def test_values_are_capped_as_wholes_and_nothing_else_is(
     hospital: Benchmark, model: Any, passages: list[ForgetPassage]
 ) -> None:
     """To a model with a head of zeros a value is as likely as its number of tokens makes it."""
@@ -118,10 +120,12 @@ def test_identifying_values_are_capped_as_wholes_and_nothing_else_is(
     values_said = [text for text in texts if text in model.tokenizer.decode(ids)]
     assert values_said
     assert 0 < len(moved) < len(ids) / 2
-    # Numbers of the sickness stand behind the identifiers, and stay as they were.
+    values = " ".join(fact.of(record.text) for fact in facts_in(record) if fact.kind in CAPPED)
+    assert all(model.tokenizer.decode([ids[place]]).strip() in values for place in moved)
+    # Numbers of the sickness stand behind the identifiers.
     last = max(record.text.find(text) + len(text) for text in values_said)
     behind = len(model.tokenizer(record.text[last:], add_special_tokens=False)["input_ids"]) - 2
-    assert max(moved) <= len(ids) - behind
+    assert max(moved) > len(ids) - behind
     assert all(cap <= 0.0 for cap in whole[key])
     # They are held there from below too, and nothing else is.
     assert not by_token.floors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.results.keys import run_key
 from medunlearn.results.runs import Run
-from medunlearn.study.epochs.rank_stop import RETAINED, STRANGER_P, STRANGERS, RankStop, rank_settings
+from medunlearn.study.epochs.epoch_selection import best_of
+from medunlearn.study.epochs.rank_stop import RankStop, by_ranks, recovery_after, retain_part
+from medunlearn.study.epochs.rank_watch import RETAINED, STRANGER_P, STRANGERS, rank_settings
 from medunlearn.study.presets import train_settings, unlearn_settings
 from medunlearn.study.report.gather import stopped_runs
 from medunlearn.study.run_views import unlearn_view
@@ -50,6 +53,56 @@ def test_a_run_ends_by_ranks_or_by_the_floor(last: tuple[float, float | None], r
     assert "3 of 4" in outcome.words
 
 
+KNOWN, STRANGE = 0.01, 0.2
+"""p-values of patients who are known, and of strangers."""
+
+
+@pytest.mark.parametrize(
+    ("epochs", "reason", "recovery"),
+    [
+        ([(KNOWN, 0.5)], "none", None),
+        ([(KNOWN, 0.9), (STRANGE, 0.7)], "none", None),
+        ([(KNOWN, 0.9), (STRANGE, 0.7), (STRANGE, 0.9)], "none", 2),
+        ([(KNOWN, 0.9), (STRANGE, 0.7), (STRANGE, 0.9), (STRANGE, 0.96)], "ranks", 2),
+        ([(STRANGE, 0.7), (STRANGE, 0.9), (STRANGE, 0.9)], "utility", 1),
+        ([(STRANGE, 0.7), (KNOWN, 0.9), (KNOWN, 0.96)], "none", 1),
+        ([(STRANGE, 0.7), (KNOWN, 0.9), (KNOWN, 0.9), (STRANGE, 0.8)], "none", None),
+        ([(STRANGE, 0.7), (KNOWN, 0.9), (KNOWN, 0.9), (STRANGE, 0.8), (STRANGE, 0.9)], "none", 4),
+    ],
+)
+def test_a_dip_of_utility_ends_no_run_that_can_recover(
+    epochs: list[tuple[float, float]], reason: str, recovery: int | None
+) -> None:
+    """It recovers once all are strangers, for at most twice as many epochs as went before."""
+    outcome = RankStop.after(table((1e-9, 1.0), *epochs), 0.95, most=9)
+    assert (outcome.reason, outcome.recovery) == (reason, recovery)
+
+
+def test_recovery_goes_on_from_what_was_measured_so_far() -> None:
+    measured = table((1e-9, 1.0), (STRANGE, 0.7), (STRANGE, 0.8), (KNOWN, 0.9), (STRANGE, 0.9))
+    recoveries = [recovery_after(measured, done, 9) for done in range(5)]
+    assert recoveries == [None, (1, True), (1, True), None, (4, True)]
+    assert recovery_after(table((STRANGE, 1.0), (STRANGE, 0.7)), 1, 9) is None, "ranks tell nothing of these"
+
+
+def test_a_method_recovers_by_the_kind_of_its_own_retain_term() -> None:
+    named = {name: retain_part(name) for name in ("ga", "rmu", "npo", "counterfactual", "npo+kl")}
+    assert {name: None if part is None else part.title for name, part in named.items()} == {
+        "ga": None,
+        "rmu": None,
+        "npo": "NLL",
+        "counterfactual": "KL",
+        "npo+kl": "KL",
+    }
+
+
+def test_the_best_epoch_below_the_floor_keeps_most() -> None:
+    epochs = table((1e-9, 1.0), (STRANGE, 0.7), (STRANGE, 0.9), (KNOWN, 0.94))
+    best = best_of(by_ranks(epochs, 0.95))
+    assert best is not None
+    assert best.epoch == 2
+
+
 @pytest.fixture(scope="module")
 def knowing_notes(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A target that ranks facts in notes of its patients above chance."""
@@ -75,6 +128,7 @@ def test_a_run_says_why_it_ended(
     wanted = settings(**values, train_on="records")
     run = unlearn(knowing_notes, hospital, wanted, tmp_path / "run", device="cpu", quiet=True)
     outcome, epochs = RankStop.of(run.info.results), run.info.results["epochs"]
+    assert run.info.cpu_seconds is not None
     assert outcome is not None
     assert outcome.reason == reason
     assert (outcome.epoch, outcome.patients) == (epochs["done"], 2)
@@ -89,6 +143,21 @@ def test_a_run_says_why_it_ended(
     assert outcome.words[1:60] in " ".join(unlearn_view(run).notes)
     evaluated: Any = SimpleNamespace(run=run)
     assert [*stopped_runs([evaluated])] == [f"{run.label}: {outcome.words}."]
+
+
+def test_recovery_is_by_the_retain_set_alone(knowing_notes: Run, hospital: Benchmark, tmp_path: Path) -> None:
+    """Its steps have no forget term while the patients are strangers."""
+    wanted = settings(method="kl_min", lr=3e-3, stop_floor=1.0, epochs=8, train_on="records")
+    run = unlearn(knowing_notes, hospital, wanted, tmp_path / "run", device="cpu", quiet=True)
+    measured, history = (pd.read_parquet(run.folder / f"{name}.parquet") for name in ("epochs", "history"))
+    recoveries = [
+        recovery_after(measured, done, wanted.epochs) for done in range(run.info.results["epochs"]["done"])
+    ]
+    rests = [recovery is not None and recovery.rests for recovery in recoveries]
+    assert any(rests)
+    by_step = [rests[ceil(epoch) - 1] for epoch in history["epoch"]]
+    assert history["loss/forget"].isna().tolist() == by_step
+    assert history["loss/retain_kl"].notna().all()
 
 
 def test_ranks_of_unknown_patients_end_nothing(knowing: Run, hospital: Benchmark, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence, tokens_once
-from medunlearn.training.batch_plan import Plan, largest, micro_batches, rows, share
+from medunlearn.training.batch_plan import Plan, UtilityRecovery, largest, micro_batches, rows, share
 
 
 def side(name: str, count: int) -> list[TokenSequence]:
@@ -52,6 +53,20 @@ def test_steps_and_epochs() -> None:
     assert (plan.steps_an_epoch, plan.steps) == (3, 6)
     assert [len(plan.step(n)["train"]) for n in range(6)] == [3, 3, 1, 3, 3, 1]
     assert [plan.epoch(n) for n in (0, 3, 6)] == [0, 1, 2]
+
+
+def test_a_recovery_has_the_other_sides_alone() -> None:
+    """As many sequences as in another step, a rate that falls to 0, and none that was not foreseen."""
+    forget = side("f", 4)
+    partners = {"alternatives": {own.key: side(f"a{own.key}", 2) for own in forget}}
+    sides = {"forget": forget, "retain": side("r", 40)}
+    plain = Plan(sides, 2, 5, 0, partners=partners)
+    plan = replace(plain, recovery=lambda done: UtilityRecovery(1, rests=done < 3) if 1 <= done < 4 else None)
+    steps = [plan.step(number) for number in range(plan.steps)]
+    assert steps[:2] + steps[6:] == [plain.step(number) for number in (0, 1, 6, 7, 8, 9)]
+    assert all([*step] == ["retain"] and len(step["retain"]) == 6 for step in steps[2:6])
+    assert [plan.rate_share(number) for number in range(10)] == [1, 1, 1, 0.75, 0.5, 0.25, 0, 0, 1, 1]
+    assert {key for step in steps for key in keys(step["retain"])} <= set(keys(plan.draws("retain")[0]))
 
 
 def test_an_empty_side_is_named() -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from torch import Tensor
 from training_runs import Row, copied, equal, stop_at, without_seconds
 
 from medunlearn.methods import make_method
+from medunlearn.methods.retain_terms import KL
 from medunlearn.models.reference import Reference
-from medunlearn.training.batch_plan import Plan
+from medunlearn.training.batch_plan import Plan, UtilityRecovery
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.trainable import choose_trainable, trained
@@ -40,10 +42,11 @@ def run(tiny_base: Any, plan: Plan) -> Run:
         trainable: str = "all",
         folder: Path | None = None,
         on_step: Callable[[Row], None] = lambda row: None,
+        plan: Plan = plan,
         **settings: Any,
     ) -> tuple[dict[str, Tensor], list[Row]]:
         model = choose_trainable(copy.deepcopy(tiny_base).model, trainable)
-        objective: Any = NextToken() if method == "next_token" else Unlearning(make_method(method, {}))
+        objective: Any = NextToken() if method == "next_token" else Unlearning(make_method(method, {}), KL())
         options = LoopSettings(**{"lr": 1e-2, "precision": "fp32", "micro_batch_size": 2, **settings})
         reference = Reference(model)
         history = train_loop(
@@ -84,6 +87,24 @@ def stopped(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_resumed_is_uninterrupted(
     run: Run, tmp_path: Path, step: int, method: str, trainable: str, settings: dict[str, Any]
 ) -> None:
+    check_resumed(run, tmp_path, step, method, trainable, settings)
+
+
+@pytest.mark.parametrize("method", ["ngdiff", "pdu"])
+def test_a_recovery_resumes(run: Run, plan: Plan, tmp_path: Path, method: str) -> None:
+    """Its steps have the retain term alone, at a falling rate, whatever the method does in others."""
+    plan = replace(plan, recovery=lambda done: UtilityRecovery(1, rests=True) if done else None)
+    history = check_resumed(run, tmp_path, 3, method, "all", {"plan": plan, "schedule": "constant"})
+    assert [("loss/forget" in row, "loss/retain_kl" in row) for row in history] == [(True, False)] * 2 + [
+        (False, True)
+    ] * 2
+    assert [row["lr"] for row in history] == pytest.approx([1e-2, 1e-2, 1e-2, 5e-3])
+
+
+def check_resumed(
+    run: Run, tmp_path: Path, step: int, method: str, trainable: str, settings: dict[str, Any]
+) -> list[Row]:
+    """Checks that a run stopped after a step goes on bit for bit; its history."""
     weights, history = run(method, trainable, **settings)
     with pytest.raises(KeyboardInterrupt):
         run(method, trainable, tmp_path, stop_at(step), **settings)
@@ -94,6 +115,7 @@ def test_resumed_is_uninterrupted(
     assert len(history) == STEPS
     assert resumed_history == without_seconds(rows) == history
     assert equal(resumed_weights, weights)
+    return history
 
 
 def test_a_whole_run_writes_no_checkpoint_unless_asked(run: Run, tmp_path: Path) -> None:

@@ -225,8 +225,9 @@ class UnlearnSettings(EpochFields):
     stop: Literal["none", "ranks"] = Field(
         "none",
         description="ranks: measure after each epoch (or as --evaluate-every says) and end once the forgotten "
-        "patients' facts rank like a stranger's, or utility falls below --stop-floor; the run's model is the best "
-        "epoch by that rule",
+        "patients' facts rank like a stranger's and utility is not below --stop-floor, where it may recover by the "
+        "retain set first; a method without a retain term ends at that floor. The run's model is the best epoch by "
+        "that rule",
     )
     stop_floor: float = Field(
         0.95,

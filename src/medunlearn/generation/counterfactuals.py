@@ -10,8 +10,8 @@ person's notes continued after an invented beginning. Its answers give
 
 True answer and stranger's answer are aligned token by token. Shared tokens are scored inside the stranger's answer;
 a span only in the true answer is scored as a continuation of the stranger's answer up to there. After the true
-answer's own beginning the model would remember the person under any name. Optionally, names, dates and identifiers
-are capped as whole values (:mod:`medunlearn.generation.value_caps`).
+answer's own beginning the model would remember the person under any name. Optionally, names, dates, identifiers and
+numbers are capped as whole values (:mod:`medunlearn.generation.value_caps`).
 
 | true answer | Troponin T | 70 | ng/L and | sodium 127 | mmol/L |
 |---|---|---|---|---|---|
@@ -105,7 +105,7 @@ def counterfactuals(
     Args:
         count: number of strangers, and of alternatives, per passage.
         capped: whether caps are computed.
-        whole_values: whether identifying values get whole-value caps (:mod:`~medunlearn.generation.value_caps`).
+        whole_values: whether values get whole-value caps (:mod:`~medunlearn.generation.value_caps`).
         seed: seed of strangers, samples and redrawn values.
         advance: called with the number of passages done since the last call.
     """

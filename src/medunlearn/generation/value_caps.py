@@ -2,9 +2,12 @@
 
 Caps of single tokens are too high for a value with a unique beginning: after ``HX-1093`` a model that knows the
 patient is as sure of ``85`` as before, under any name. And a value of a single vocabulary token stays likelier than
-one of several tokens. So a value is capped as a whole, at the likelihood of a randomly drawn alternative in the
-same place (:mod:`medunlearn.data.alternatives`). The rank of the true value is then uniform, as for an unseen
-patient. The median would be a trace: no patient's values are all in the middle.
+one of several tokens. And what the target says of a stranger is not what a model says that never saw the patient:
+where few patients have a laboratory value, the target gives the patient's number for anybody.
+
+So a value is capped as a whole, at the likelihood of a randomly drawn alternative in the same place
+(:mod:`medunlearn.data.alternatives`). The rank of the true value is then uniform, as for an unseen patient. The
+median would be a trace: no patient's values are all in the middle.
 
 The alternatives are scored in the target, after the text before the value. The target knows the true value, which
 takes probability away from the others. This is corrected where an alternative differs from the true value: its
@@ -30,9 +33,8 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.seeds import generator
 
-IDENTIFYING = ("date", "name", "identifier")
-"""Kinds of facts that are capped as wholes. The place of a number is nearly right as its tokens are capped, and
-what the target says of other numbers there is far below what is said once alternatives are learned."""
+CAPPED = ("date", "name", "identifier", "number")
+"""Kinds of facts that are capped as wholes."""
 _LEAST = 1e-6
 """Least share of probability that a true token leaves to others, as far as single precision can tell."""
 Floats = npt.NDArray[np.float64]
@@ -127,7 +129,7 @@ class ValueCaps:
             text = record.text if question is None else question.answer
             value = fact.of(text)
             # Whoever reads a value per second time knows it.
-            if fact.kind not in IDENTIFYING or says(text[: fact.start], value):
+            if fact.kind not in CAPPED or says(text[: fact.start], value):
                 continue
             pool = self.pool
             alternatives = pool.in_record(record, fact) if question is None else pool.of(question, fact)

@@ -45,9 +45,10 @@ class Counterfactual:
             strangers.
         gamma: weight of the capped likelihood.
         alpha: weight of the divergence on the retain set.
-        whole_values: whether names, dates and identifiers get whole-value caps
+        whole_values: whether names, dates, identifiers and numbers get whole-value caps
             (:mod:`medunlearn.generation.value_caps`); False: token by token, where an identifier may stay known,
-            since behind its first digits the target is sure of the next.
+            since behind its first digits the target is sure of the next, and a number that the target gives for
+            strangers too.
         hold: weight of the term that raises whole values to their caps, as a share of gamma; 0 disables it. Only
             with ``whole_values``.
         noise: share of fresh random weights in the matrices that the run starts from; 0 starts from the target. A

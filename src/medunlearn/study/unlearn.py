@@ -36,7 +36,8 @@ from medunlearn.study.alternative_answers import SIDE, answers_inputs, check_ren
 from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.epochs.epoch_settings import check_epochs
 from medunlearn.study.epochs.rank_stop import KEY as STOP
-from medunlearn.study.epochs.rank_stop import RankStop, RankWatch, check_stop, rank_rule
+from medunlearn.study.epochs.rank_stop import RankStop, rank_rule, recoveries, retain_part
+from medunlearn.study.epochs.rank_watch import RankWatch, check_stop
 from medunlearn.study.forget_loss import KEY as FORGET_LOSS
 from medunlearn.study.forget_loss import ForgetSample
 from medunlearn.study.part_check import check_unlearning, choose_parts, outline_of
@@ -143,7 +144,8 @@ def unlearn(
                         sample = _forget_sample(trainer, plan, settings)
                         if settings.evaluate_every:
                             trainer.epochs = _epochs(trainer, plan, settings, stop)
-                _forget(trainer, plan, settings, Unlearning(method), trainable, other, work, before, sample)
+                objective = Unlearning(method, retain_part(settings.method))
+                _forget(trainer, plan, settings, objective, trainable, other, work, before, sample)
     return processes.broadcast(Run(out, recording.info))
 
 
@@ -342,8 +344,14 @@ def _measured(trainer: Trainer, settings: UnlearnSettings, sample: ForgetSample 
     """Facts of the run's model for ``run.json``: its loss on the forget set, and why training ended by ranks."""
     facts: dict[str, Any] = {} if sample is None else {FORGET_LOSS: sample.again(trainer.live).to_json()}
     if settings.stop != "none":
-        facts[STOP] = RankStop.after(read_frame(trainer.recording.folder / TABLE), settings.stop_floor).to_json()
+        epochs = read_frame(trainer.recording.folder / TABLE)
+        facts[STOP] = RankStop.after(epochs, settings.stop_floor, _epochs_with_recovery(settings)).to_json()
     return facts
+
+
+def _epochs_with_recovery(settings: UnlearnSettings) -> int | None:
+    """The most epochs of a run that can recover (:mod:`medunlearn.study.epochs.rank_stop`); None for another."""
+    return settings.epochs if retain_part(settings.method) else None
 
 
 def _epochs(trainer: Trainer, plan: Plan, settings: UnlearnSettings, stop: Stop | None) -> EpochEvaluation | None:
@@ -352,11 +360,14 @@ def _epochs(trainer: Trainer, plan: Plan, settings: UnlearnSettings, stop: Stop 
 
     if settings.stop == "none":
         return epoch_evaluation(trainer, stop=stop)
-    floor, how = settings.stop_floor, (trainer.rendering, trainer.live, plan.sides["retain"])
+    how = trainer.rendering, trainer.live, plan.sides["retain"]
     watch = RankWatch.of(trainer.benchmark, settings, *how, quiet=trainer.silent)
+    most, floor = _epochs_with_recovery(settings), settings.stop_floor
+    if most is not None:
+        plan.recovery = recoveries(trainer.recording.folder / TABLE, most)
 
     def ends(epochs: pd.DataFrame) -> bool:
-        return RankStop.after(epochs, floor).reason != "none" or (stop is not None and stop(epochs))
+        return RankStop.after(epochs, floor, most).reason != "none" or (stop is not None and stop(epochs))
 
     return epoch_evaluation(trainer, [watch], ends, rank_rule(floor))
 

@@ -6,11 +6,11 @@ So resuming needs only the number of the last step, and two runs with the same s
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from medunlearn.errors import InputError
 from medunlearn.models.memo import tokens_of
@@ -18,6 +18,27 @@ from medunlearn.models.sequences import TokenSequence, families, families_by_len
 from medunlearn.seeds import generator
 
 T = TypeVar("T")
+RECOVERY = 2
+"""Most epochs of a recovery for each epoch before it."""
+
+
+class UtilityRecovery(NamedTuple):
+    """End of a run whose other sides have suffered.
+
+    The learning rate falls to 0 over :data:`RECOVERY` times as many epochs as went before.
+
+    Attributes:
+        start: the epoch after which it began.
+        rests: whether the leading side and its partners rest in the next epoch. A step then has as many sequences
+            as another one, of the other sides alone.
+    """
+
+    start: int
+    rests: bool
+
+    def end(self, epochs: int) -> int:
+        """Its last epoch in a run of at most ``epochs``."""
+        return min((1 + RECOVERY) * self.start, epochs)
 
 
 @dataclass
@@ -40,6 +61,8 @@ class Plan:
         chunks: parts of the leading side that are trained on one after the other, each for all epochs; 1: the whole
             side in every epoch.
         ratios: sequences of another side in a step for each of the leading side; 1 where a side is not named.
+        recovery: number of completed epochs -> the recovery that the next epoch is part of, or None; None: a plan
+            without any.
     """
 
     sides: Mapping[str, Sequence[TokenSequence]]
@@ -51,6 +74,7 @@ class Plan:
     partners: Mapping[str, Mapping[str, Sequence[TokenSequence]]] = field(default_factory=dict)
     chunks: int = 1
     ratios: Mapping[str, int] = field(default_factory=dict)
+    recovery: Callable[[int], UtilityRecovery | None] | None = None
     _orders: dict[tuple[str, int], list[list[int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -81,12 +105,34 @@ class Plan:
         """Number of completed epochs after ``step`` steps."""
         return step / self.steps_an_epoch
 
+    def rests(self, number: int) -> bool:
+        """True if step ``number`` has no sequences of the leading side and its partners."""
+        recovery = self._recovery(number)
+        return recovery is not None and recovery.rests
+
+    def rate_share(self, number: int) -> float:
+        """Share of the learning rate that step ``number`` takes, 0-1; 1 outside of a recovery."""
+        if (recovery := self._recovery(number)) is None:
+            return 1.0
+        start, end = (epoch * self.steps_an_epoch for epoch in (recovery.start, recovery.end(self.epochs)))
+        return max(0.0, (end - number) / (end - start))
+
+    def _recovery(self, number: int) -> UtilityRecovery | None:
+        return None if self.recovery is None else self.recovery(number // self.steps_an_epoch)
+
+    @property
+    def _resting_share(self) -> int:
+        """Sequences of a step whose leading side rests for each sequence of the same side in another step."""
+        others = len(self.sides) - 1
+        return (others + 1 + len(self.partners)) // max(1, others)
+
     def draws(self, side: str) -> tuple[list[TokenSequence], int]:
         """The distinct sequences of a side used in the run, and the number of draws, which may repeat sequences."""
         if side in self.partners:
             turns = [own[: self.epochs] for own in self.partners[side].values()]
             return [sequence for own in turns for sequence in own], self.epochs * len(turns)
         sequences, count = self.sides[side], self.epochs * self._counts[self.lead] * self.ratios.get(side, 1)
+        count *= 1 if self.recovery is None else self._resting_share
         if count >= self._counts[side]:
             return _distinct(sequences), count
         return _distinct(sequences[place] for unit in self._order(side, 0)[:count] for place in unit), count
@@ -98,8 +144,15 @@ class Plan:
         first = place * self.batch_size
         count = min(self.batch_size, total - first)
         start = epoch * total + first
-        shares = {side: self.ratios.get(side, 1) for side in self.sides}
+        rests = self.rests(number)
+        shares = {
+            side: self.ratios.get(side, 1) * (self._resting_share if rests else 1)
+            for side in self.sides
+            if not (rests and side == self.lead)
+        }
         batch = {side: self._draw(side, start * share, count * share) for side, share in shares.items()}
+        if rests:
+            return batch
         turns = [self._lap(self.lead, place)[0] for place in range(start, start + count)]
         for side, partners in self.partners.items():
             own = zip([partners[sequence.key] for sequence in batch[self.lead]], turns, strict=True)

@@ -86,7 +86,8 @@ class Gradients:
 
 def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> Gradients:
     """Gradients of a step, left in the parameters, and its terms; both summed over all processes."""
-    method, weigher = method_of(training.objective), weighing(training.objective)
+    rests = training.plan.rests(number)
+    method, weigher = (None, None) if rests else (method_of(training.objective), weighing(training.objective))
     rule, perturbation = gradient_rule_of(method), perturbation_of(method)
 
     def group(term: str) -> str | None:
@@ -273,7 +274,7 @@ def _sum_terms(
         processes.world,
         training.plan.row,
         settings.micro_batch_tokens,
-        training.plan.partners,
+        [side for side in training.plan.partners if side in sequences],
     )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for place, micro, weight in _assigned_pieces(pieces, training):

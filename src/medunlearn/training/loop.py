@@ -154,7 +154,8 @@ class _Run:
                 with naming_step(self.step, self._saved_step if self.checkpoints else 0):
                     last_rate = self.history[-1]["lr"] if self.history else None
                     self.history.append(_step(self.training, self.step, last_rate))
-                    self.method.after_step(self.history[-1])
+                    if not plan.rests(self.step):
+                        self.method.after_step(self.history[-1])
                 self.step += 1
                 with processes.barrier():
                     is_due = self._end_step(self.history[-1:], interruption)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from medunlearn.errors import InputError
 from medunlearn.methods.protocol import AlternativesMethod, LossMethod, SteppingMethod, Terms, WeighingMethod
+from medunlearn.methods.retain_terms import KL, NLL
 from medunlearn.training.views import ModelView
 
 
@@ -24,10 +25,15 @@ class NextToken:
 
 
 class Unlearning:
-    """A loss method on the sides ``forget`` and ``retain``, and ``alternatives`` if it uses them."""
+    """A loss method on the sides ``forget`` and ``retain``, and ``alternatives`` if it uses them.
 
-    def __init__(self, method: LossMethod | AlternativesMethod) -> None:
-        self.method = method
+    Args:
+        retain_part: the term of steps whose forget side rests
+            (:class:`~medunlearn.training.batch_plan.UtilityRecovery`); None in a run without any.
+    """
+
+    def __init__(self, method: LossMethod | AlternativesMethod, retain_part: NLL | KL | None = None) -> None:
+        self.method, self.retain_part = method, retain_part
 
     def terms(self, views: Mapping[str, ModelView]) -> Terms:
         """The method's terms.
@@ -35,6 +41,8 @@ class Unlearning:
         Raises:
             InputError: a method of a user's own returns something else.
         """
+        if "forget" not in views and self.retain_part is not None:
+            return self.retain_part.terms(views["retain"])
         if isinstance(self.method, AlternativesMethod):
             terms = self.method.loss_with(views["forget"], views["retain"], views["alternatives"])
         else:

@@ -48,8 +48,8 @@ def take_step(
         last_rate: of the previous step; None before the first.
     """
     settings = training.settings
-    scheduled_rate = learning_rate(number, training.plan.steps, settings)
+    scheduled_rate = learning_rate(number, training.plan.steps, settings) * training.plan.rate_share(number)
     last_rate = settings.lr if last_rate is None else last_rate
     step = TrainingStep(training, sequences, number, terms, training.parts, scheduled_rate, last_rate)
-    method = stepping(training.objective)
+    method = None if training.plan.rests(number) else stepping(training.objective)
     return method.step(step) if method else step.take(scheduled_rate)

@@ -272,7 +272,11 @@ def trace_needs(model: Any, pad: int, objective: Objective, plan: Plan) -> Needs
         batch = make_batch(model, sequences[:1], pad, device)
         views[side] = _TracedView(ModelView(model, batch, Totals.of(sequences[:1]), None), side, needs)
     # A copy: a method may count its calls.
-    copy.deepcopy(objective).terms(views)  # type: ignore[arg-type]
+    traced = copy.deepcopy(objective)
+    traced.terms(views)  # type: ignore[arg-type]
+    if plan.recovery is not None:
+        others = {side: view for side, view in views.items() if side in plan.sides and side != plan.lead}
+        traced.terms(others)  # type: ignore[arg-type]
     return needs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ def open_recording(
     Raises:
         InputError: the folder contains another run.
     """
-    how: dict[str, Any] = {"data_use": data_use, "writes": processes.main, "barrier": processes.barrier}
+    # A lone process meets nobody, and its processor time is the run's.
+    barrier = processes.barrier if processes.world > 1 else nullcontext
+    how: dict[str, Any] = {"data_use": data_use, "writes": processes.main, "barrier": barrier}
     with processes.barrier():
         recording = Recording(out, verb, label, settings, inputs, **how)
     recording.done = processes.broadcast(recording.done)
