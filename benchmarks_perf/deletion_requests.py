@@ -106,7 +106,8 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
 
     ``unseen low`` and ``unseen mean``: share of the unseen patients' p of at most 0.05 and mean of their p,
     centred, on the model now (0.05 and 0.5 where p is uniform); ``unseen t``: p of Student's test that the
-    patients' means are 0.5. Facts of one patient depend on one another, so a test over facts would reject too often.
+    patients' means are 0.5. Facts of one patient depend on one another, so a test over facts would reject too
+    often.
     """
     case, rerun = done.case.folder, BatteryRerun.of(done.case.folder, done.work, device="cpu", quiet=True)
     trials = [Run.open(folder) for folder in sorted((done.work / "trials").iterdir()) if (folder / FILE).exists()]

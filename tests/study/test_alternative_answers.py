@@ -275,6 +275,12 @@ def test_answers_of_a_file_are_learned_where_it_has_some(
         answers_inputs(method, "dpo")
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_rules_of_whole_value_caps_are_part_of_a_key(whole: bool) -> None:
+    method = make_method("counterfactual", {"whole_values": whole})
+    assert (answers_inputs(method, "counterfactual") == {}) is not whole
+
+
 @pytest.mark.parametrize(
     ("name", "answers"), [("dpo", "refusals"), ("jensun", "nowhere.jsonl"), ("capped", "refusal")]
 )

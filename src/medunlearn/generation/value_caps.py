@@ -33,6 +33,8 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.seeds import generator
 
+VERSION = 2
+"""Of the rules below; other rules lay other caps."""
 CAPPED = ("date", "name", "identifier", "number")
 """Kinds of facts that are capped as wholes."""
 _LEAST = 1e-6

@@ -11,8 +11,8 @@
 
 ``counterfactual`` caps identifying values as wholes here: token by token they stayed known on notes of one patient
 (benchmarks_perf/single_patients.py). Once a try went below unseen patients by more than the margin, later ones also
-hold these values up to a stranger's level (``hold``). A method that learns alternative answers is skipped if the patient's notes
-offer none.
+hold these values up to a stranger's level (``hold``). A method that learns alternative answers is skipped if the
+patient's notes offer none.
 
 A search over ranges (`tune`) needs several patients: with one, the numbers are few, and the best of many trials is
 chance. Lengths are in steps rather than epochs, since one patient's notes make one or two steps per epoch.

@@ -24,6 +24,7 @@ from medunlearn.data.storage import make_folder, read_table, sha256_of, write_ta
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.counterfactuals import Counterfactuals, answer_sequences, counterfactuals
 from medunlearn.generation.forget_passages import ForgetPassage, passage_of
+from medunlearn.generation.value_caps import VERSION as CAPS
 from medunlearn.methods.protocol import REFUSAL, STRANGERS, AlternativesMethod, answers_of
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence
@@ -142,7 +143,7 @@ def _strangers(wanted: _Wanted) -> Counterfactuals:
         wanted.rendering,
         method.alternatives,
         capped=method.capped,
-        whole_values=getattr(method, "whole_values", False),
+        whole_values=_has_whole_values(method),
         seed=wanted.seed,
         advance=wanted.advance,
     )
@@ -192,13 +193,15 @@ def read_answers(path: Path) -> dict[str, list[str]]:
 
 
 def answers_inputs(method: object, name: str) -> dict[str, str]:
-    """The digest of a method's file of answers, for the key of a run; empty without one.
+    """The digest of a method's file of answers, or the version of its whole-value caps, for the key of a run.
 
     Raises:
         ConfigError: neither a word nor a file, or caps are wanted of answers that are not about strangers.
     """
-    if not isinstance(method, AlternativesMethod) or answers_of(method) == STRANGERS:
+    if not isinstance(method, AlternativesMethod):
         return {}
+    if answers_of(method) == STRANGERS:
+        return {"caps": str(CAPS)} if _has_whole_values(method) else {}
     if method.capped:
         raise ConfigError([f"{name}.answers must be {STRANGERS}: its caps are likelihoods for strangers"])
     if answers_of(method) in _MAKERS:
@@ -209,6 +212,10 @@ def answers_inputs(method: object, name: str) -> dict[str, str]:
         raise ConfigError([f"{name}.answers={str(path)!r} is neither {words} nor a file of answers"])
     read_answers(path)
     return {"answers": sha256_of(path)}
+
+
+def _has_whole_values(method: AlternativesMethod) -> bool:
+    return bool(getattr(method, "whole_values", False))
 
 
 def _why_none(method: AlternativesMethod) -> str:
