@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from medunlearn.methods.graddiff import GradDiff
 from medunlearn.methods.ngdiff import NGDiff
+from medunlearn.models.sequences import TokenSequence
 from medunlearn.training import optimizer_step
+from medunlearn.training.batch_plan import Plan
 from medunlearn.training.gradients import TermGradients, Training, inner_products, put, weighted_sum
 from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken, Unlearning, stepping, weighing
@@ -99,6 +101,10 @@ def test_when_it_looks() -> None:
     assert stepping(Unlearning(GradDiff())) is stepping(NextToken()) is None
 
 
+def plan_of(steps: int) -> Plan:
+    return Plan({"train": [TokenSequence("one", (1, 2), 1, 1)]}, batch_size=1, epochs=steps, seed=0)
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_a_step_on_a_quadratic_ends_at_its_lowest_point(monkeypatch: pytest.MonkeyPatch, optimizer: Any) -> None:
     """L_R = (4 x^2 + y^2) / 2 at (1, 1), descended along a direction; the exact line minimum is by hand.
@@ -122,7 +128,7 @@ def test_a_step_on_a_quadratic_ends_at_its_lowest_point(monkeypatch: pytest.Monk
         optimizer=make_optimizer([point], settings),
         objective=Unlearning(NGDiff()),
         parts={"point": point},
-        plan=SimpleNamespace(steps=100),
+        plan=plan_of(100),
     )
     loss().backward()
     rate = take_step(training, {}, 0, of(loss().item()), None)
@@ -143,7 +149,7 @@ def test_other_steps_follow_the_schedule(objective: Unlearning) -> None:
         optimizer=make_optimizer([point], settings),
         objective=objective,
         parts={"point": point},
-        plan=SimpleNamespace(steps=4),
+        plan=plan_of(4),
     )
     point.square().sum().backward()
     assert [take_step(training, {}, number, {}, 0.7) for number in (0, 1, 3)] == [0.5, 0.375, 0.125]
