@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
-from medunlearn.generation.value_caps import ValueBranches, without_memory
-from medunlearn.models.sequences import TokenSequence
+from medunlearn.data.alternatives import pool_of
+from medunlearn.generation.value_caps import ValueBranches, ValueCaps, without_memory
+from medunlearn.models.sequences import Rendering, TokenSequence
 
 AHEAD, BEHIND = (1, 2), (8, 9)
 
@@ -75,3 +78,19 @@ def test_what_the_true_value_takes_is_given_back_where_the_alternative_parts() -
     # A model that is certain leaves what single precision can tell.
     certain = np.array([0.0, 0.0, 0.0])
     assert without_memory(true, other, certain, its) == pytest.approx(math.log(0.002 * 0.5 * 1e6))
+
+
+def test_identifiers_of_a_subject_are_capped_at_levels_far_apart(hospital: Any) -> None:
+    """One in each equal part: by chance all of a few levels may be high, as of a patient who is known."""
+    caps = [ValueCaps(cast(Any, None), pool_of(hospital, 9), Rendering("plain"), seed, 1) for seed in range(40)]
+    levels: list[float] = []
+    for subject in sorted({hospital.subject(record.record_id) for record in hospital.records}):
+        records = [record for record in hospital.records if hospital.subject(record.record_id) == subject]
+        values = {identifier.value for record in records for identifier in record.identifiers}
+        for own in caps:
+            drawn = [own.level(subject, value) for value in values]
+            assert sorted(int(level * len(values)) for level in drawn) == [*range(len(values))]
+            levels += drawn
+    assert kstest(levels, "uniform").statistic < 0.05
+    free = [own.level("somebody", f"{place}.5") for own in caps for place in range(50)]
+    assert kstest(free, "uniform").statistic < 0.05

@@ -7,7 +7,8 @@ where few patients have a laboratory value, the target gives the patient's numbe
 
 So a value is capped as a whole, at the likelihood of a randomly drawn alternative in the same place
 (:mod:`medunlearn.data.alternatives`). The rank of the true value is then uniform, as for an unseen patient. The
-median would be a trace: no patient's values are all in the middle.
+median would be a trace: no patient's values are all in the middle. A patient has few identifiers, so theirs are
+drawn from as many equal parts of the levels, one from each: they are not all high by chance.
 
 The alternatives are scored in the target, after the text before the value. The target knows the true value, which
 takes probability away from the others. This is corrected where an alternative differs from the true value: its
@@ -16,8 +17,10 @@ token's probability is divided by one minus the true token's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +104,7 @@ class ValueCaps:
     Attributes:
         language_model: the target.
         pool: pool of alternatives.
-        seed: seed of the levels; a value has the same level everywhere.
+        seed: seed of the levels; a subject's value has the same level everywhere.
     """
 
     language_model: LanguageModel
@@ -148,8 +151,25 @@ class ValueCaps:
             branches = [piece for own in texts for piece in own]
             ids, start = branches[0].ids, branches[0].scored_from - sequence.scored_from
             if ids == sequence.ids[: len(ids)] and start >= 0:
-                level = generator("level of a value", self.seed, record.groups[pool.subject_level], value).random()
-                yield ValueBranches(start, float(level), branches)
+                yield ValueBranches(start, self.level(record.groups[pool.subject_level], value), branches)
+
+    def level(self, subject: str, value: str) -> float:
+        """Quantile at which a subject's value is capped, uniform on 0-1; of identifiers one in each equal part."""
+        level = float(generator("level of a value", self.seed, subject, value).random())
+        identifiers = self._identifiers.get(subject, [])
+        if value not in identifiers:
+            return level
+        parts = generator("parts of the levels", self.seed, subject).permutation(len(identifiers))
+        return (int(parts[identifiers.index(value)]) + level) / len(identifiers)
+
+    @cached_property
+    def _identifiers(self) -> Mapping[str, list[str]]:
+        """Subject -> the distinct values of the identifiers in their records, in order."""
+        values: dict[str, set[str]] = defaultdict(set)
+        for record in self.pool.records:
+            own = values[record.groups[self.pool.subject_level]]
+            own.update(identifier.value for identifier in record.identifiers)
+        return {subject: sorted(own) for subject, own in values.items()}
 
     def _sequences(self, passage: ForgetPassage) -> RankSequences:
         model, record = self.language_model, passage.record
