@@ -353,7 +353,9 @@ def test_values_are_held_up_once_a_try_went_below_strangers(monkeypatch: pytest.
 
     monkeypatch.setattr(TrialSearch, "_trial", trial)
     monkeypatch.setattr(trial_search, "drop_weights", lambda run: None)
-    settings = SimpleNamespace(settings=SimpleNamespace(budget=4, margin=0.25, utility_floor=0.95))
+    settings = SimpleNamespace(
+        settings=SimpleNamespace(budget=4, margin=0.25, utility_floor=0.95, unlearn={"lr": 1e-3})
+    )
     search = TrialSearch(cast(Any, settings), cast(Any, None), cast(Any, None), None, Path(), lambda line: None)
     tries, candidates = Tries(), [*AUTO[:3], AUTO[5]]
     for place, candidate in enumerate(candidates):
@@ -361,6 +363,9 @@ def test_values_are_held_up_once_a_try_went_below_strangers(monkeypatch: pytest.
     holds = [candidate.arguments.get("hold", 0.0) for candidate in tried]
     assert holds == [0.0, 0.0, 1.0, 0.0], "NPO holds nothing"
     assert trial_folder(Path(), 0, tried[2]) != trial_folder(Path(), 0, candidates[2])
+    # Hold needs whole-value caps, which a user may have taken away.
+    for said in ({"counterfactual.whole_values": False}, {"counterfactual.hold": 0.25}):
+        assert AUTO[1].held(said) == AUTO[1]
 
 
 def test_learning_rate_by_size() -> None:

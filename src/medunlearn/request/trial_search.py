@@ -71,9 +71,15 @@ class ForgetCandidate:
         steps = [f"about {self.steps} steps"] if self.steps else []
         return ", ".join([self.method, *steps, *more])
 
-    def held(self) -> ForgetCandidate:
-        """The same with whole values held up to a stranger's level; itself where nothing caps them as wholes."""
-        return replace(self, arguments={**self.arguments, **HOLD}) if self.arguments.get("whole_values") else self
+    def held(self, overrides: Mapping[str, Any]) -> ForgetCandidate:
+        """The same with whole values held up to a stranger's level.
+
+        Itself where nothing caps them as wholes, or the user's ``overrides`` say how values are capped or held.
+        """
+        own = {f"{self.method}.{name}" for name in (*WHOLE, *HOLD)} & overrides.keys()
+        if own or not self.arguments.get("whole_values"):
+            return self
+        return replace(self, arguments={**self.arguments, **HOLD})
 
     def usual_settings(self, overrides: Mapping[str, Any], seed: int) -> UnlearnSettings:
         """Settings of `unlearn` except for the learning rate and the number of epochs.
@@ -247,7 +253,7 @@ class TrialSearch:
         if tries.over or candidate.method in tries.passed_over or len(tries.trials) == settings.budget:
             return tries
         if any(trial.reading and trial.reading.leaves_trace(settings.margin) for trial in tries.trials):
-            candidate = candidate.held()
+            candidate = candidate.held(settings.unlearn)
         try:
             trial = self._trial(place, candidate)
         except NoAlternativesError as error:
