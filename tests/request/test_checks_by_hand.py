@@ -34,6 +34,7 @@ from medunlearn.request.trial_search import (
     TrialReading,
     TrialSearch,
     Tries,
+    begun,
     trial_folder,
 )
 from medunlearn.request.verifying_attacks import (
@@ -366,6 +367,14 @@ def test_values_are_held_up_once_a_try_went_below_strangers(monkeypatch: pytest.
     # Hold needs whole-value caps, which a user may have taken away.
     for said in ({"counterfactual.whole_values": False}, {"counterfactual.hold": 0.25}):
         assert AUTO[1].held(said) == AUTO[1]
+
+
+def test_a_plan_finds_the_try_that_was_held(tmp_path: Path) -> None:
+    held = AUTO[1].held({})
+    assert begun(tmp_path, 1, AUTO[1], {}) == AUTO[1] != held
+    trial_folder(tmp_path, 1, held).mkdir(parents=True)
+    assert begun(tmp_path, 1, AUTO[1], {}) == held
+    assert begun(tmp_path, 0, AUTO[0], {}) == AUTO[0]
 
 
 def test_learning_rate_by_size() -> None:

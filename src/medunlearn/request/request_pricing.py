@@ -21,7 +21,7 @@ from medunlearn.probes.sample_loss import default_template
 from medunlearn.reports.formatting import count
 from medunlearn.request.forget_request import AFTER, BEFORE, EXACT, REQUEST_FILE, RETRAINED, ForgetRequest
 from medunlearn.request.request_benchmarks import BENCHMARK, RequestBenchmarks, make_benchmarks
-from medunlearn.request.trial_search import ForgetCandidate, trial_folder
+from medunlearn.request.trial_search import ForgetCandidate, begun, trial_folder
 from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.pricing import Pricing
@@ -128,6 +128,7 @@ class RequestPricing:
         settings = self.request.settings
         if place >= settings.budget:
             return  # Only in place of an earlier one that is passed over.
+        candidate = begun(self.request.work, place, candidate, settings.unlearn)
         folder = trial_folder(self.request.work, place, candidate)
         values = candidate.settings(
             self.benchmarks.benchmark,

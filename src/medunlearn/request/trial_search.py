@@ -330,6 +330,12 @@ def trial_folder(work: Path, place: int, candidate: ForgetCandidate) -> Path:
     return work / "trials" / f"{place + 1:02d}-{candidate.method.replace(':', '-')}{held}"
 
 
+def begun(work: Path, place: int, candidate: ForgetCandidate, overrides: Mapping[str, Any]) -> ForgetCandidate:
+    """The candidate as a search with this folder has begun it: held, if that one has a trial; else as it is."""
+    held = candidate.held(overrides)
+    return held if trial_folder(work, place, held).exists() else candidate
+
+
 def is_dropped(run: Run) -> bool:
     """True if a trial's model was deleted, or is being deleted (:func:`drop_weights`)."""
     return "fingerprint" in run.info.results
